@@ -1,0 +1,279 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""base, tree and export on a toy kernel of three files: bad input gets one line, and nothing is lost."""
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+MAKEFILE = 'VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = {}\nEXTRAVERSION =\n'
+CODE = ''.join(f'line {number}\n' for number in range(40))
+
+
+class Verbs(unittest.TestCase):
+    def setUp(self):
+        self.work = Path(tempfile.mkdtemp(prefix='verbs-'))
+        self.addCleanup(shutil.rmtree, self.work)
+        self.home, self.toy = self.work / 'home', self.work / 'toy'
+        self.home.mkdir()
+        self.repository('repository')
+        self.new_toy(4)
+
+    def repository(self, name):
+        self.top = self.work / name
+        self.linux = self.top / 'linux'
+        (self.top / 'series').mkdir(parents=True)
+        shutil.copytree(TOP / 'scripts', self.top / 'scripts', ignore=shutil.ignore_patterns('__pycache__'))
+        (self.top / 'BASE').write_text('version 7.3.4\n')
+        (self.top / 'series' / 'order').write_text('one\ntwo\n')
+
+    def new_toy(self, sublevel):
+        shutil.rmtree(self.toy, ignore_errors=True)
+        (self.toy / 'kernel').mkdir(parents=True)
+        (self.toy / 'Makefile').write_text(MAKEFILE.format(sublevel))
+        (self.toy / 'kernel/a.c').write_text(CODE)
+        (self.toy / 'kernel/b.c').write_text(CODE)
+
+    def call(self, *command, cwd=None, **env):
+        whole = {'PATH': os.environ['PATH'], 'HOME': str(self.home), 'PYTHONDONTWRITEBYTECODE': '1', **env}
+        return subprocess.run(command, cwd=cwd or self.top, env=whole, capture_output=True, text=True, timeout=60, check=False,
+                              stdin=subprocess.DEVNULL)
+
+    def verb(self, *words, **env):
+        return self.call(f'scripts/{words[0]}', *words[1:], **{'LINUX': str(self.toy), **env})
+
+    def good(self, *words, **env):
+        done = self.verb(*words, **env)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stderr
+
+    def bad(self, *words, says, **env):
+        done = self.verb(*words, **env)
+        self.assertNotEqual(done.returncode, 0, done.stderr)
+        self.assertIn(says, done.stderr.splitlines()[-1])
+        self.assertNotIn('Traceback', done.stderr)
+
+    def git(self, *words, cwd=None):
+        identity = ['-c', 'user.name=A Developer', '-c', 'user.email=developer@example.com']
+        done = self.call('git', '-c', 'init.defaultBranch=main', *identity, *words, cwd=cwd or self.linux)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def commit(self, path, old, new, message, cwd=None):
+        file = (cwd or self.linux) / path
+        file.write_text((file.read_text() if file.exists() else '').replace(old, new) if old else new)
+        self.git('add', '-A', cwd=cwd)
+        self.git('commit', '-q', '-m', message, cwd=cwd)
+
+    def two_topics(self):
+        """A base and a patch in each of two topics, exported."""
+        self.good('base')
+        self.good('tree')
+        self.git('checkout', '-q', 'one')
+        self.commit('kernel/a.c', 'line 5\n', 'LINE 5\n', 'a: first\n\nWhy.')
+        self.git('checkout', '-q', 'two')
+        self.git('reset', '-q', '--hard', 'one')
+        self.commit('kernel/new.c', '', 'new\n', 'new: second, with ümlaut and an exceedingly long subject to be folded\n\nWhy.')
+        self.good('export')
+
+    def patches(self):
+        return {str(path.relative_to(self.top)): path.read_bytes() for path in sorted(self.top.glob('series/*/*.patch'))}
+
+    def state(self):
+        """All that must not be lost in linux/."""
+        files = {path: path.read_bytes() for path in self.linux.rglob('*') if path.is_file() and '.git' not in path.parts}
+        return files, self.git('for-each-ref'), self.git('symbolic-ref', 'HEAD'), self.git('stash', 'list')
+
+    # base
+
+    def test_base_id_depends_on_the_files_alone(self):
+        self.good('base')
+        first = self.git('rev-parse', 'base')
+        self.repository('another')
+        (self.home / '.gitconfig').write_text('[core]\n autocrlf = true\n[user]\n name = x\n[commit]\n gpgSign = true\n')
+        self.git('init', '-q', cwd=self.toy)
+        self.git('add', '-A', cwd=self.toy)
+        self.git('-c', 'commit.gpgSign=false', 'commit', '-q', '-m', 'x', cwd=self.toy)
+        self.assertIn('HEAD of the git tree', self.good('base'))
+        self.assertEqual(self.git('rev-parse', 'base'), first)
+
+    def test_base_from_the_tag_not_from_local_work(self):
+        self.git('init', '-q', cwd=self.toy)
+        self.git('add', '-A', cwd=self.toy)
+        self.git('commit', '-q', '-m', 'x', cwd=self.toy)
+        self.git('tag', 'v7.3.4', cwd=self.toy)
+        self.commit('kernel/a.c', 'line 1\n', 'mine\n', 'my work', cwd=self.toy)
+        (self.toy / 'kernel/b.c').write_text('uncommitted\n')
+        self.assertIn('uncommitted changes', self.good('base'))
+        self.assertEqual((self.linux / 'kernel/a.c').read_text(), CODE)
+        self.assertEqual((self.linux / 'kernel/b.c').read_text(), CODE)
+        self.assertEqual((self.toy / 'kernel/b.c').read_text(), 'uncommitted\n')
+
+    def test_base_of_another_version(self):
+        (self.toy / 'Makefile').write_text('VERSION = 6\nPATCHLEVEL = 12\nSUBLEVEL = 1\n')
+        self.bad('base', says='is Linux 6.12.1, but the series is written on 7.3.y')
+        self.assertFalse(self.linux.exists())
+
+    def test_base_of_another_stable_release(self):
+        self.two_topics()
+        shutil.rmtree(self.linux)
+        self.new_toy(5)
+        self.assertIn('this is 7.3.5, the series is written on 7.3.4', self.good('base'))
+        self.good('tree')
+        self.assertIn('LINE 5', (self.linux / 'kernel/a.c').read_text())
+
+    def test_base_with_an_altered_file(self):
+        self.two_topics()
+        shutil.rmtree(self.linux)
+        (self.toy / 'kernel/b.c').write_text('not touched by the series\n')
+        (self.toy / 'kernel/a.c').write_text(CODE + 'altered\n')
+        self.bad('base', says='kernel/a.c is not the one the series is written on')
+        self.assertFalse(self.linux.exists())
+        (self.toy / 'kernel/a.c').unlink()
+        self.bad('base', says='kernel/a.c is missing')
+
+    def test_base_not_there(self):
+        self.bad('base', says='no such folder', LINUX=str(self.work / 'nothing'))
+        self.bad('base', says='no Makefile', LINUX=str(self.home))
+        (self.toy / '.config').write_text('')
+        self.bad('base', says='something was built in it')
+
+    def test_half_base_is_made_anew(self):
+        (self.top / 'build/base.tmp/linux').mkdir(parents=True)
+        (self.top / 'build/base.tmp/linux/half').write_text('')
+        self.good('base')
+        self.assertFalse((self.linux / 'half').exists())
+
+    def test_foreign_linux_is_left_alone(self):
+        self.linux.mkdir()
+        (self.linux / 'mine').write_text('')
+        self.bad('base', says='has no tag `base`')
+        self.assertTrue((self.linux / 'mine').exists())
+
+    # tree and export
+
+    def test_round_trip(self):
+        self.two_topics()
+        before, base = self.patches(), (self.top / 'BASE').read_bytes()
+        self.assertEqual(list(before), ['series/one/0001-a-first.patch',
+                                        'series/two/0001-new-second-with-mlaut-and-an-exceedingly-long-subjec.patch'])
+        self.assertIn(b'kernel/a.c', base)
+        self.assertNotIn(b'kernel/new.c', base)
+        shutil.rmtree(self.linux)
+        (self.home / '.gitconfig').write_text('''[user]
+ name = Someone Else
+ email = else@example.com
+[format]
+ signature = x
+ numbered = true
+ headers = "X-Mine: yes\\n"
+ subjectPrefix = RFC
+ cc = cc@example.com
+ from = true
+ thread = true
+ signOff = true
+ notes = true
+ coverLetter = true
+[diff]
+ algorithm = minimal
+ context = 7
+ noprefix = true
+ mnemonicPrefix = true
+ renames = false
+ statGraphWidth = 3
+[core]
+ abbrev = 8
+ autocrlf = true
+[am]
+ keepcr = false
+[commit]
+ gpgSign = true
+[apply]
+ whitespace = fix
+''')
+        self.good('base')
+        self.good('tree')
+        self.good('export')
+        self.assertEqual(self.patches(), before)
+        self.assertEqual((self.top / 'BASE').read_bytes(), base)
+        self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'two')
+
+    def test_same_commits_anywhere(self):
+        self.two_topics()
+        tips = []
+        for _ in range(2):
+            shutil.rmtree(self.linux)
+            self.good('base')
+            self.good('tree')
+            tips.append(self.git('rev-parse', 'one', 'two'))
+        self.assertEqual(*tips)
+
+    def test_patches_that_are_gone_are_deleted(self):
+        self.two_topics()
+        self.git('reset', '-q', '--hard', 'one')
+        self.good('export')
+        self.assertEqual(list(self.patches()), ['series/one/0001-a-first.patch'])
+
+    def test_patch_that_does_not_apply(self):
+        self.two_topics()
+        path = self.top / 'series/one/0001-a-first.patch'
+        path.write_bytes(path.read_bytes().replace(b'-line 5', b'-line five').replace(b' line 4', b' line four'))
+        before = self.state()
+        self.bad('tree', says='0001-a-first.patch ("a: first") of topic one does not apply')
+        self.assertEqual(self.state(), before)
+        self.assertFalse((self.top / 'build/tree.tmp').exists())
+
+    def test_uncommitted_work_is_not_lost(self):
+        self.two_topics()
+        path = self.top / 'series/one/0001-a-first.patch'
+        path.write_bytes(path.read_bytes().replace(b'+LINE 5', b'+Line 5'))
+        (self.linux / 'kernel/b.c').write_text('work\n')
+        before = self.state()
+        self.bad('tree', says='uncommitted changes (kernel/b.c)')
+        self.assertIn('used as it is', self.good('tree', '--keep'))
+        self.assertEqual(self.state(), before)
+
+    def test_commits_are_not_lost(self):
+        self.two_topics()
+        self.commit('kernel/b.c', 'line 1\n', 'work\n', 'b: work')
+        before = self.state()
+        self.bad('tree', says='commits that series/ has not (branch two): make export')
+        self.assertIn('used as it is', self.good('tree', '--keep'))
+        self.git('checkout', '-q', '--detach')
+        self.commit('kernel/b.c', 'line 2\n', 'work\n', 'b: more')
+        self.bad('tree', says='detached HEAD')
+        self.bad('export', says='commits beyond the branch two')
+        self.git('checkout', '-q', 'two')
+        self.assertEqual(self.state(), before)
+        self.good('export')
+        self.assertEqual(len(self.patches()), 3)
+
+    def test_series_that_changed_is_applied(self):
+        self.two_topics()
+        path = self.top / 'series/one/0001-a-first.patch'
+        path.write_bytes(path.read_bytes().replace(b'+LINE 5', b'+Line 5'))
+        self.bad('export', says='has changed since linux/ was made from series/')
+        self.good('tree')
+        self.assertIn('Line 5', (self.linux / 'kernel/a.c').read_text())
+
+    def test_rebase_under_way(self):
+        self.two_topics()
+        (self.linux / '.git/rebase-merge').mkdir()
+        self.bad('tree', says='git rebase is under way')
+        self.bad('export', says='git rebase is under way')
+
+    def test_branches_that_do_not_stand_on_each_other(self):
+        self.two_topics()
+        self.git('checkout', '-q', 'one')
+        self.commit('kernel/b.c', 'line 1\n', 'work\n', 'b: work')
+        self.git('checkout', '-q', 'two')
+        before = self.patches()
+        self.bad('export', says='branch two does not stand on one')
+        self.assertEqual(self.patches(), before)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -14,6 +14,10 @@ LINUX = TOP / 'linux'
 BUILD = TOP / 'build'
 
 
+# a terminated verb takes what it started with it, as an interrupted one does
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
 def die(message, code=1):
     """One clear line, non-zero exit."""
     print(f'{Path(sys.argv[0]).name}: {message}', file=sys.stderr)

@@ -29,7 +29,7 @@ KEPT = 40                               # folders there
 @dataclasses.dataclass
 class Limits:
     """Seconds, for TCG."""
-    boot: int = 120        # until init says that it runs
+    boot: int = 180        # until init says that it runs
     silence: int = 300     # of results and console, while the job runs
     total: int = 1800      # of the job
     shutdown: int = 60     # from the exit status to QEMU's end
@@ -37,10 +37,10 @@ class Limits:
 
 @dataclasses.dataclass
 class Options:
-    cpus: int = 2
+    cpus: int = 0                    # 0: two, or one with icount
     memory: str = ''                 # the record's when empty
     append: str = ''
-    icount: bool = False             # guest time = instructions; one vCPU, TCG
+    icount: bool = False             # guest time = instructions, whatever else the host does; TCG, one host thread
     prealloc: bool = False           # back the memory before the guest starts
     nodes: int = 1                   # NUMA nodes
     devices: list | None = None      # the record's when None
@@ -89,16 +89,17 @@ def mebibytes(memory):
 def command_line(record, accelerator, image, initrd, options, console):
     """QEMU's command line, and nothing in it but what was asked for."""
     kvm = accelerator == 'kvm'
+    cpus = options.cpus or (1 if options.icount else 2)
     words = [record['qemu'], '-nodefaults', '-display', 'none', '-no-reboot', '-no-user-config', '-accel', accelerator]
     words += record.get('options_kvm', record['options']) if kvm else record['options']
-    words += ['-cpu', record['cpu_kvm' if kvm else 'cpu_tcg'], '-smp', str(options.cpus)]
+    words += ['-cpu', record['cpu_kvm' if kvm else 'cpu_tcg'], '-smp', str(cpus)]
     size = mebibytes(options.memory or record['memory'])
     words += ['-m', f'{size}M']
     prealloc = f',prealloc=on,prealloc-threads={os.cpu_count()}' if options.prealloc else ''
     if options.nodes > 1:
-        if options.cpus % options.nodes or size % options.nodes:
-            die(f'{options.cpus} CPUs and {size} MiB do not split into {options.nodes} nodes')
-        each = options.cpus // options.nodes
+        if cpus % options.nodes or size % options.nodes:
+            die(f'{cpus} CPUs and {size} MiB do not split into {options.nodes} nodes')
+        each = cpus // options.nodes
         for node in range(options.nodes):
             words += ['-object', f'memory-backend-ram,id=memory{node},size={size // options.nodes}M{prealloc}',
                       '-numa', f'node,nodeid={node},memdev=memory{node},cpus={node * each}-{node * each + each - 1}']
@@ -310,8 +311,6 @@ def run_guest(arch, image, job, files=(), options=None, name='guest', what=None,
     """
     record, options = load_record(arch), options or Options()
     kernel.qemu_version(record)
-    if options.icount:
-        options = dataclasses.replace(options, cpus=1)
     accelerator = accelerator_for(record, image, options)
     folder = new_folder(name)
     try:

@@ -78,7 +78,8 @@ def fragments(record, arch, flavour, src):
     """[(file, {symbol: value})], later ones override."""
     if flavour not in FLAVOURS:
         die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)})')
-    files = [CONFIGS / f'{name}.config' for name in ('common', arch, flavour, f'{arch}-{flavour}', 'series')]
+    # series*: what the series adds
+    files = [CONFIGS / f'{name}.config' for name in ('common', arch, flavour, f'{arch}-{flavour}', 'series', f'series-{flavour}')]
     files += [src / 'tools/testing/selftests' / name / 'config' for name in record['selftests']]
     found = []
     for file in files:
@@ -114,7 +115,7 @@ def configure(arch, flavour, tree):
     record, src, folder = load_record(arch), source(tree), out(arch, flavour, tree)
     requested = {}
     for file, wanted in fragments(record, arch, flavour, src):
-        if file == CONFIGS / 'series.config' and tree != 'patched':
+        if file.name.startswith('series') and tree != 'patched':
             known = known_symbols(src, wanted)    # the base has none of them, half a series some
             wanted = {symbol: value for symbol, value in wanted.items() if symbol in known}
         requested.update({symbol: (value, file) for symbol, value in wanted.items()})

@@ -99,6 +99,7 @@ def main():
 
 
 if __name__ == '__main__':
+    sys.argv[0] = 'deps'
     try:
         main()
     except OSError as error:

@@ -24,6 +24,17 @@ def die(message, code=1):
     sys.exit(code)
 
 
+def one_line(kind, error, trace):
+    """What nobody caught: a disk, a permission, Ctrl-C. One line; anything else is a bug and shows where."""
+    if issubclass(kind, OSError) and error.strerror:
+        say(f'{Path(sys.argv[0]).name}: {error.filename or ""}: {error.strerror}')
+    elif not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = one_line
+
+
 def say(message):
     print(message, file=sys.stderr, flush=True)
 

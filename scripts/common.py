@@ -2,6 +2,7 @@
 """What every verb needs: errors, steps with a log and a clock, git, records."""
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,7 +28,7 @@ def die(message, code=1):
 def one_line(kind, error, trace):
     """What nobody caught: a disk, a permission, Ctrl-C. One line; anything else is a bug and shows where."""
     if issubclass(kind, OSError) and error.strerror:
-        say(f'{Path(sys.argv[0]).name}: {error.filename or ""}: {error.strerror}')
+        say(': '.join(filter(None, (Path(sys.argv[0]).name, str(error.filename or ''), error.strerror))))
     elif not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
 
@@ -116,7 +117,8 @@ def run(what, command, log=None, cwd=None, env=None, timeout=None, check=True, s
         for line in text.splitlines()[-15:]:
             say(f'  {line}')
         why = f'no end after {timeout} s' if status == -1 else f'exit status {status}'
-        if 'No space left on device' in text:
+        # dash calls it an I/O error
+        if 'No space left on device' in text or shutil.disk_usage(log.parent).free < 1 << 20:
             why = 'no space left on the disk'
         die(f'{what or command[0]}: {why}; see {shown(log)}')
     return status

@@ -2,6 +2,7 @@
 """Measures a topic: base and patched booted in turn, the same program in both. One code for run and bench."""
 import re
 import statistics
+import time
 
 import guest
 import kernel
@@ -35,6 +36,17 @@ def boot_once(topic, tree, image, program, size, rounds, what):
     return figures, ended.accelerator
 
 
+def busy(seconds=1):
+    """The share of the host's CPU time that others use just now."""
+    def times():
+        with open('/proc/stat', encoding='ascii') as file:
+            return [int(number) for number in file.readline().split()[1:9]]
+    before = times()
+    time.sleep(seconds)
+    spent = [after - then for then, after in zip(before, times())]
+    return 1 - (spent[3] + spent[4]) / (sum(spent) or 1)    # idle, iowait
+
+
 def measure(topic, runs=5, rounds=3, size=1024):
     """([(figures of base, figures of patched)] per run, accelerator)."""
     if topic not in TOPICS:
@@ -44,6 +56,9 @@ def measure(topic, runs=5, rounds=3, size=1024):
     file = kernel.selftests('x86_64', 'patched', [suite])[suite] / program
     if not file.exists():
         die(f'linux/ has no tools/testing/selftests/{suite}/{program}: is the series applied?')
+    share = busy()
+    if share > 0.05:
+        say(f'warning: the host is {share:.0%} busy with something else: two vCPUs need two idle CPUs, the ratios will be too low')
     pairs, accelerator = [], ''
     for number in range(1, runs + 1):
         pair = []

@@ -238,7 +238,7 @@ def watch(record, accelerator, image, initrd, options, folder, what, on_line):
     limits = options.limits
     words = command_line(record, accelerator, image, initrd, options, 'file,id=console,path=console')
     (folder / 'command').write_text(shlex.join(words) + '\n')
-    config = Path(image).parents[str(record['image']).count('/')] / '.config'
+    config = Path(str(image.resolve()).removesuffix(record['image'])) / '.config'
     if config.exists():
         shutil.copy(config, folder / 'config')
     progress = Progress(what) if what else None

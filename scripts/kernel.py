@@ -185,12 +185,16 @@ def build(arch, flavour, tree):
     image, stamp = folder / record['image'], folder / '.stamp'
     try:
         with Lock(folder):
-            now = stamp_of(record, state(src), fragments(record, arch, flavour, src))
+            header = CONFIGS / f'{arch}-{flavour}.h'
+            extra = header.read_text() if header.exists() else ''
+            now = stamp_of(record, state(src), fragments(record, arch, flavour, src), *([extra] if extra else []))
             if image.exists() and stamp.exists() and stamp.read_text() == now:
                 return image
             stamp.unlink(missing_ok=True)
             configure(arch, flavour, tree)
             command, env = make(record, folder, src, record['target'])
+            if extra:
+                command.append(f'KCFLAGS=-include {header}')
             run(f'build {tree} {arch} {flavour}', command, log=folder / 'log', env=env)
             stamp.write_text(now)
     except OSError as error:

@@ -16,7 +16,7 @@ import time
 from common import BUILD, LINUX, TOP, die, git, git_command, git_env, load_record, run, say, shown
 
 ROOTS = {'patched': TOP, 'base': BUILD / 'base', 'bisect': BUILD / 'bisect'}
-FLAVOURS = ('plain', 'debug')
+FLAVOURS = ('plain', 'debug', 'trace')
 CONFIGS = TOP / 'guest' / 'config'
 
 

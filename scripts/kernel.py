@@ -81,7 +81,7 @@ def fragments(record, arch, flavour, src):
         die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)}, and NAME-VARIANT with guest/config/{arch}-VARIANT.config)')
     names = [f'{arch}-{variant}'] if variant else []
     # series*: what the series adds
-    files = [CONFIGS / f'{name}.config' for name in ('common', arch, kind, f'{arch}-{kind}', *names, 'series', f'series-{kind}')]
+    files = [CONFIGS / f'{name}.config' for name in ('common', arch, kind, f'{arch}-{kind}', *names, 'series', f'series-{kind}', f'series-{arch}-{kind}')]
     files += [src / 'tools/testing/selftests' / name / 'config' for name in record['selftests']]
     found = []
     for file in files:

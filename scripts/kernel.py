@@ -213,7 +213,7 @@ def selftests(arch, tree, names, programs=()):
     """
     record, src, folder = load_record(arch), source(tree), root(tree) / 'build' / f'{arch}-selftests'
     built = {name: folder / name for name in names}
-    goals = {name: [] if name in record['selftests'] else
+    goals = {name: ['all'] if name in record['selftests'] else
              sorted({str(folder / program) for program in programs if program.rpartition('/')[0] == name}) for name in names}
     with Lock(folder):
         # what programs and installed headers are made of

@@ -11,8 +11,8 @@ TREES = ('base', 'patched')
 MMUS = {'radix': '', 'hash': 'disable_radix'}
 CPUS = (2, 4, 8)
 PROGRAM = 'lockless_walk_perf'
-TIMES = 20                       # collapses of each kind in a boot
-LINE = re.compile(r'([a-z]\w*) (\d+\.\d+)$')
+TIMES = 10                       # collapses of each kind in a boot
+LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
 
 
 def boot(tree, image, program, mmu, arguments, what, **options):
@@ -90,7 +90,7 @@ def identical():
     return found
 
 
-def measure(runs, rounds):
+def measure(runs=3, rounds=3):
     """(rows, accelerator)"""
     images = {tree: kernel.build('powerpc', 'plain', tree) for tree in TREES}
     program = kernel.selftests('powerpc', 'patched', ['powerpc/mm'])['powerpc/mm'] / PROGRAM

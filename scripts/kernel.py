@@ -76,15 +76,17 @@ def make(record, folder, src, *goals, compile_with_ccache=True):
 
 def fragments(record, arch, flavour, src):
     """[(file, {symbol: value})], later ones override."""
-    if flavour not in FLAVOURS:
-        die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)})')
+    kind, _, variant = flavour.partition('-')
+    if kind not in FLAVOURS or variant and not (CONFIGS / f'{arch}-{variant}.config').exists():
+        die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)}, and NAME-VARIANT with guest/config/{arch}-VARIANT.config)')
+    names = [f'{arch}-{variant}'] if variant else []
     # series*: what the series adds
-    files = [CONFIGS / f'{name}.config' for name in ('common', arch, flavour, f'{arch}-{flavour}', 'series', f'series-{flavour}', f'series-{arch}-{flavour}')]
+    files = [CONFIGS / f'{name}.config' for name in ('common', arch, kind, f'{arch}-{kind}', *names, 'series', f'series-{kind}', f'series-{arch}-{kind}')]
     files += [src / 'tools/testing/selftests' / name / 'config' for name in record['selftests']]
     found = []
     for file in files:
         if not file.exists():
-            if file.name in ('common.config', f'{flavour}.config', f'{arch}.config'):
+            if file.name in ('common.config', f'{kind}.config', f'{arch}.config'):
                 die(f'{shown(file)} is missing')
             continue
         wanted = {}
@@ -207,27 +209,34 @@ def source_arch(record):
     return {'x86_64': 'x86'}.get(record['kernel_arch'], record['kernel_arch'])
 
 
-def selftests(arch, tree, names):
-    """Builds selftests statically for the guest; {name: folder with its programs}."""
+def selftests(arch, tree, names, programs=()):
+    """Builds selftests statically for the guest; {name: folder with its programs}.
+
+    Suites that the record lists are built whole, of others (large, or with libraries that a cross
+    compiler lacks) only the programs, as SUITE/PROGRAM.
+    """
     record, src, folder = load_record(arch), source(tree), root(tree) / 'build' / f'{arch}-selftests'
-    stamp = folder / '.stamp'
     built = {name: folder / name for name in names}
+    goals = {name: ['all'] if name in record['selftests'] else
+             sorted({str(folder / program) for program in programs if program.rpartition('/')[0] == name}) for name in names}
     with Lock(folder):
         # what programs and installed headers are made of
-        now = stamp_of(record, names, state(src, 'tools/testing/selftests', 'tools/include', 'include/uapi', f'arch/{source_arch(record)}/include/uapi'))
-        if stamp.exists() and stamp.read_text() == now:
+        sources = state(src, 'tools/testing/selftests', 'tools/include', 'include/uapi', f'arch/{source_arch(record)}/include/uapi')
+        stamps = {name: stamp_of(record, name, goals[name], sources) for name in names}
+        wanted = [name for name in names if not (built[name] / '.stamp').exists() or (built[name] / '.stamp').read_text() != stamps[name]]
+        if not wanted:
             return built
-        stamp.unlink(missing_ok=True)
         command, env = make(record, folder / 'headers', src, 'headers_install')
         run(f'build {tree} {arch} headers', command, log=folder / 'headers.log', env=env)
-        for name in names:
+        for name in wanted:
             built[name].mkdir(parents=True, exist_ok=True)
-            command, env = make(record, folder / 'headers', src / 'tools/testing/selftests' / name)
+            (built[name] / '.stamp').unlink(missing_ok=True)
+            command, env = make(record, folder / 'headers', src / 'tools/testing/selftests' / name, *goals[name])
             command = [word for word in command if not str(word).startswith('O=')]
             command += [f'OUTPUT={built[name]}', f'KHDR_INCLUDES=-isystem {folder}/headers/usr/include',
                         'EXTRA_CFLAGS=-static', 'LDFLAGS=-static -pthread']
-            run(f'build {tree} {arch} selftests/{name}', command, log=folder / f'{name}.log', env=env)
-        stamp.write_text(now)
+            run(f'build {tree} {arch} selftests/{name}', command, log=folder / f'{name.replace("/", "-")}.log', env=env)
+            (built[name] / '.stamp').write_text(stamps[name])
     return built
 
 

@@ -16,7 +16,7 @@ import time
 from common import BUILD, LINUX, TOP, die, git, git_command, git_env, load_record, run, say, shown
 
 ROOTS = {'patched': TOP, 'base': BUILD / 'base', 'bisect': BUILD / 'bisect'}
-FLAVOURS = ('plain', 'debug')
+FLAVOURS = ('plain', 'debug')    # +NAME adds the architecture's fragment ARCH+NAME
 CONFIGS = TOP / 'guest' / 'config'
 
 
@@ -76,15 +76,18 @@ def make(record, folder, src, *goals, compile_with_ccache=True):
 
 def fragments(record, arch, flavour, src):
     """[(file, {symbol: value})], later ones override."""
+    flavour, *variants = flavour.split('+')
     if flavour not in FLAVOURS:
         die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)})')
+    variants = [f'{arch}+{variant}' for variant in variants]
     # series*: what the series adds
-    files = [CONFIGS / f'{name}.config' for name in ('common', arch, flavour, f'{arch}-{flavour}', 'series', f'series-{flavour}')]
+    files = [CONFIGS / f'{name}.config'
+             for name in ('common', arch, flavour, f'{arch}-{flavour}', *variants, 'series', f'series-{flavour}')]
     files += [src / 'tools/testing/selftests' / name / 'config' for name in record['selftests']]
     found = []
     for file in files:
         if not file.exists():
-            if file.name in ('common.config', f'{flavour}.config', f'{arch}.config'):
+            if file.stem in ('common', flavour, arch, *variants):
                 die(f'{shown(file)} is missing')
             continue
         wanted = {}
@@ -96,7 +99,8 @@ def fragments(record, arch, flavour, src):
             elif line:
                 die(f'{shown(file)}:{number}: not CONFIG_NAME=value: {line}')
         if file.parent != CONFIGS:    # the initrd has no modules
-            wanted = {symbol: 'y' if value == 'm' else value for symbol, value in wanted.items()}
+            wanted = {symbol: 'y' if value == 'm' else value for symbol, value in wanted.items()
+                      if symbol not in record.get('foreign_symbols', [])}
         found.append((file, wanted))
     return found
 
@@ -222,6 +226,12 @@ def selftests(arch, tree, names):
             command = [word for word in command if not str(word).startswith('O=')]
             command += [f'OUTPUT={built[name]}', f'KHDR_INCLUDES=-isystem {folder}/headers/usr/include',
                         'EXTRA_CFLAGS=-static', 'LDFLAGS=-static -pthread']
+            if name == 'kvm':    # its guests run the program's own text, where it was linked; headers are generated below abs_objdir
+                (built[name] / 'tools').mkdir(exist_ok=True)
+                command += [f'abs_objdir={built[name]}', 'LDFLAGS=-static -pthread -no-pie']
+            for program in record.get('programs', {}).get(name, []):    # of a suite of which not everything is needed
+                if (src / f'tools/testing/selftests/{name}/{program}.c').exists():
+                    command.append(built[name] / program)
             run(f'build {tree} {arch} selftests/{name}', command, log=folder / f'{name}.log', env=env)
         stamp.write_text(now)
     return built

@@ -16,7 +16,7 @@ import time
 from common import BUILD, LINUX, TOP, die, git, git_command, git_env, load_record, run, say, shown
 
 ROOTS = {'patched': TOP, 'base': BUILD / 'base', 'bisect': BUILD / 'bisect'}
-FLAVOURS = ('plain', 'debug', 'trace')
+FLAVOURS = ('plain', 'debug', 'trace')    # +NAME adds the architecture's fragment ARCH+NAME
 CONFIGS = TOP / 'guest' / 'config'
 
 
@@ -76,17 +76,18 @@ def make(record, folder, src, *goals, compile_with_ccache=True):
 
 def fragments(record, arch, flavour, src):
     """[(file, {symbol: value})], later ones override."""
-    kind, _, variant = flavour.partition('-')
-    if kind not in FLAVOURS or variant and not (CONFIGS / f'{arch}-{variant}.config').exists():
-        die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)}, and NAME-VARIANT with guest/config/{arch}-VARIANT.config)')
-    names = [f'{arch}-{variant}'] if variant else []
+    flavour, *variants = flavour.split('+')
+    if flavour not in FLAVOURS:
+        die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)})')
+    variants = [f'{arch}+{variant}' for variant in variants]
     # series*: what the series adds
-    files = [CONFIGS / f'{name}.config' for name in ('common', arch, kind, f'{arch}-{kind}', *names, 'series', f'series-{kind}', f'series-{arch}-{kind}')]
+    files = [CONFIGS / f'{name}.config'
+             for name in ('common', arch, flavour, f'{arch}-{flavour}', *variants, 'series', f'series-{flavour}', f'series-{arch}-{flavour}')]
     files += [src / 'tools/testing/selftests' / name / 'config' for name in record['selftests']]
     found = []
     for file in files:
         if not file.exists():
-            if file.name in ('common.config', f'{kind}.config', f'{arch}.config'):
+            if file.stem in ('common', flavour, arch, *variants):
                 die(f'{shown(file)} is missing')
             continue
         wanted = {}
@@ -98,7 +99,8 @@ def fragments(record, arch, flavour, src):
             elif line:
                 die(f'{shown(file)}:{number}: not CONFIG_NAME=value: {line}')
         if file.parent != CONFIGS:    # the initrd has no modules
-            wanted = {symbol: 'y' if value == 'm' else value for symbol, value in wanted.items()}
+            wanted = {symbol: 'y' if value == 'm' else value for symbol, value in wanted.items()
+                      if symbol not in record.get('foreign_symbols', [])}
         found.append((file, wanted))
     return found
 
@@ -209,16 +211,34 @@ def source_arch(record):
     return {'x86_64': 'x86'}.get(record['kernel_arch'], record['kernel_arch'])
 
 
+def suite_of(tree, program):
+    """SUITE/PROGRAM as (suite, program): the suite is what has a Makefile, kvm of kvm/arm64/…"""
+    words = program.split('/')
+    for count in range(len(words) - 1, 0, -1):
+        suite = '/'.join(words[:count])
+        if (source(tree) / 'tools/testing/selftests' / suite / 'Makefile').exists():
+            return suite, '/'.join(words[count:])
+    return die(f'linux/ has no selftest suite for {program}: is the series applied?')
+
+
 def selftests(arch, tree, names, programs=()):
     """Builds selftests statically for the guest; {name: folder with its programs}.
 
-    Suites that the record lists are built whole, of others (large, or with libraries that a cross
-    compiler lacks) only the programs, as SUITE/PROGRAM.
+    Suites that the record lists are built whole, or what it names of them; of others (large, or with
+    libraries that a cross compiler lacks) only the programs, as SUITE/PROGRAM.
     """
     record, src, folder = load_record(arch), source(tree), root(tree) / 'build' / f'{arch}-selftests'
     built = {name: folder / name for name in names}
-    goals = {name: ['all'] if name in record['selftests'] else
-             sorted({str(folder / program) for program in programs if program.rpartition('/')[0] == name}) for name in names}
+
+    def goals_of(name):
+        if name in record.get('programs', {}):
+            return [str(built[name] / program) for program in record['programs'][name]
+                    if (src / f'tools/testing/selftests/{name}/{program}.c').exists()]
+        if name in record['selftests']:
+            return ['all']
+        return sorted(str(folder / program) for program in programs if suite_of(tree, program)[0] == name)
+
+    goals = {name: goals_of(name) for name in names}
     with Lock(folder):
         # what programs and installed headers are made of
         sources = state(src, 'tools/testing/selftests', 'tools/include', 'include/uapi', f'arch/{source_arch(record)}/include/uapi')
@@ -235,6 +255,9 @@ def selftests(arch, tree, names, programs=()):
             command = [word for word in command if not str(word).startswith('O=')]
             command += [f'OUTPUT={built[name]}', f'KHDR_INCLUDES=-isystem {folder}/headers/usr/include',
                         'EXTRA_CFLAGS=-static', 'LDFLAGS=-static -pthread']
+            if name == 'kvm':    # its guests run the program's own text, where it was linked; headers are generated below abs_objdir
+                (built[name] / 'tools').mkdir(exist_ok=True)
+                command += [f'abs_objdir={built[name]}', 'LDFLAGS=-static -pthread -no-pie']
             run(f'build {tree} {arch} selftests/{name}', command, log=folder / f'{name.replace("/", "-")}.log', env=env)
             (built[name] / '.stamp').write_text(stamps[name])
     return built

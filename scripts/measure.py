@@ -48,8 +48,8 @@ def figures_of(arch, image, job, files, options, what):
 
 def selftest(arch, program):
     """The file of a selftest SUITE/PROGRAM, built from the patched tree: one binary for both kernels."""
-    suite, name = program.split('/')
-    file = kernel.selftests(arch, 'patched', [suite])[suite] / name
+    suite, name = kernel.suite_of('patched', program)
+    file = kernel.selftests(arch, 'patched', [suite], [program])[suite] / name
     if not file.exists():
         die(f'linux/ has no tools/testing/selftests/{program}: is the series applied?')
     return file

@@ -25,7 +25,7 @@ BOOTS = {
     ('nvhe', 'max'): [('delete', 128, 1), ('delete', 1024, 1)],
     ('vhe', 'cortex-a76'): [('delete', 128, 1), ('delete', 1024, 1)],
     ('nvhe', 'cortex-a76'): [('delete', 128, 1)],
-    ('protected', 'max'): [('delete', 128, 1), ('delete', 256, 1)],
+    ('protected', 'max'): [('delete', 128, 1)],
     ('nested', 'max'): [],
 }
 
@@ -54,7 +54,7 @@ def jobs(mode, cpu):
         where = {'operation': operation, 'mib': mib, 'slots': slots}
         found.append(('wakeup_latency_us', 'us', where, perf(mode, operation, mib, slots, '-t'), one('wakeup_latency_us')))
     # not of a memslot deleted: that waits for a grace period, too
-    for mib in [1024] if (mode, cpu) == ('vhe', 'max') else [64] if BOOTS[mode, cpu] else []:
+    for mib in [1024] if (mode, cpu) == ('vhe', 'max') else [16] if BOOTS[mode, cpu] else []:
         where = {'operation': 'discard', 'mib': mib, 'slots': 1}
         for metric, more in (('unmap_instructions', ''), ('unmap_instructions_task', '-t')):
             found.append((metric, 'instructions', where, perf(mode, 'discard', mib, 1, more), lambda text: 1000 * one('unmap_us')(text)))
@@ -63,8 +63,8 @@ def jobs(mode, cpu):
             found.append(('range_invalidations', 'count', {'operation': 'delete', 'mib': 2048, 'slots': 1, 'mapped_pages': mapped},
                           f'stage2_unmap_perf -o delete -m 2048 -p {pages} -c', one('range_invalidations')))
         where = {'operation': 'upstream test'}
-        found.append(('dirty_log_instructions', 'instructions', where, 'dirty_log_perf_test -m 3 -v 1 -b 64M -i 2', instructions))
-        found.append(('page_table_test_instructions', 'instructions', where, 'kvm_page_table_test -m 3 -v 1 -b 64M', instructions))
+        found.append(('dirty_log_instructions', 'instructions', where, 'dirty_log_perf_test -m 3 -v 1 -b 16M -i 2', instructions))
+        found.append(('page_table_test_instructions', 'instructions', where, 'kvm_page_table_test -m 3 -v 1 -b 16M', instructions))
     if mode == 'nested':
         found.append(('l2_progress', 'passes', {'operation': 'discard', 'mib': 4, 'slots': 1},
                       'stage2_unmap_nested -t l2_gets_on_while_the_host_unmaps', one('l2_passes')))

@@ -16,7 +16,7 @@ import time
 from common import BUILD, LINUX, TOP, die, git, git_command, git_env, load_record, run, say, shown
 
 ROOTS = {'patched': TOP, 'base': BUILD / 'base', 'bisect': BUILD / 'bisect'}
-FLAVOURS = ('plain', 'debug')
+FLAVOURS = ('plain', 'debug', 'trace')
 CONFIGS = TOP / 'guest' / 'config'
 
 
@@ -79,7 +79,7 @@ def fragments(record, arch, flavour, src):
     if flavour not in FLAVOURS:
         die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)})')
     # series*: what the series adds
-    files = [CONFIGS / f'{name}.config' for name in ('common', arch, flavour, f'{arch}-{flavour}', 'series', f'series-{flavour}')]
+    files = [CONFIGS / f'{name}.config' for name in ('common', arch, flavour, f'{arch}-{flavour}', 'series', f'series-{flavour}', f'series-{arch}-{flavour}')]
     files += [src / 'tools/testing/selftests' / name / 'config' for name in record['selftests']]
     found = []
     for file in files:

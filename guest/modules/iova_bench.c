@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Workloads on an IOVA domain of their own, the same on any v7.3 kernel:
+ *
+ *   insmod iova_bench.ko job=burst|steady|hits|shift|irqsoff
+ *
+ * Figures go to the kernel log, a line each: "iova_bench: NAME VALUE". In a guest
+ * whose time is the number of instructions, so are the nanoseconds here.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cpumask.h>
+#include <linux/delay.h>
+#include <linux/hrtimer.h>
+#include <linux/iova.h>
+#include <linux/kallsyms.h>
+#include <linux/module.h>
+#include <linux/prandom.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/tracepoint.h>
+#include <linux/vmalloc.h>
+#include <linux/workqueue.h>
+#include <trace/events/kmem.h>
+
+#define LIMIT		((1UL << 36) - 1)	/* 48 bits of address */
+#define CLASSES		6
+#define MAGAZINE	127
+#define BURST		1024
+#define PROBES		16
+#define MAX_DEPTH	(160 * MAGAZINE)
+
+static char *job = "";
+module_param(job, charp, 0);
+
+static struct iova_domain *iovad;
+static unsigned long pfns[MAX_DEPTH];
+
+/* What the kernel's tracepoints say */
+
+static struct task_struct *finder;
+static struct kmem_cache *iova_cache, *magazine_cache;
+static atomic_long_t misses, magazines, passes;
+static atomic64_t pass_ns;
+static u64 pass_start;
+
+static void on_alloc(void *data, unsigned long call_site, const void *ptr,
+		     struct kmem_cache *s, gfp_t gfp_flags, int node)
+{
+	if (finder == current && kmem_cache_size(s) == sizeof(struct iova))
+		iova_cache = s;
+	if (finder == current && kmem_cache_size(s) == (MAGAZINE + 1) * sizeof(long))
+		magazine_cache = s;
+	if (s == iova_cache)
+		atomic_long_inc(&misses);
+	if (s == magazine_cache)
+		atomic_long_inc(&magazines);
+}
+
+static void on_free(void *data, unsigned long call_site, const void *ptr,
+		    const struct kmem_cache *s)
+{
+	if (s == magazine_cache)
+		atomic_long_dec(&magazines);
+}
+
+static bool is_pass(void *func)
+{
+	char name[KSYM_SYMBOL_LEN];
+
+	sprint_symbol(name, (unsigned long)func);
+	return strstr(name, "iova");
+}
+
+static void on_work_start(void *data, struct work_struct *work)
+{
+	if (!is_pass(work->func))
+		return;
+	atomic_long_inc(&passes);
+	pass_start = ktime_get_ns();
+}
+
+/* One at a time: only one size is in use where this is looked at. */
+static void on_work_end(void *data, struct work_struct *work, void *func)
+{
+	if (is_pass(func))
+		atomic64_add(ktime_get_ns() - pass_start, &pass_ns);
+}
+
+static struct {
+	const char *name;
+	void *probe;
+	struct tracepoint *tp;
+} work_probes[] = {
+	{ "workqueue_execute_start", on_work_start },
+	{ "workqueue_execute_end", on_work_end },
+};
+
+static void find_work(struct tracepoint *tp, void *priv)
+{
+	for (int i = 0; i < ARRAY_SIZE(work_probes); i++) {
+		if (!strcmp(tp->name, work_probes[i].name))
+			work_probes[i].tp = tp;
+	}
+}
+
+static unsigned long ranges(void)
+{
+	struct rb_node *node;
+	unsigned long nr = 0;
+
+	spin_lock_irq(&iovad->iova_rbtree_lock);
+	for (node = rb_first(&iovad->rbroot); node; node = rb_next(node))
+		nr++;
+	spin_unlock_irq(&iovad->iova_rbtree_lock);
+
+	return nr - 1;
+}
+
+/* The domain */
+
+static int domain_init(void)
+{
+	unsigned long pfn;
+	int ret;
+
+	iovad = kzalloc(sizeof(*iovad), GFP_KERNEL);
+	if (!iovad)
+		return -ENOMEM;
+	init_iova_domain(iovad, PAGE_SIZE, 1);
+	ret = iova_domain_init_rcaches(iovad);
+	if (ret) {
+		kfree(iovad);
+		return ret;
+	}
+
+	/* Its first IOVA and magazine tell the slab caches. */
+	finder = current;
+	pfn = alloc_iova_fast(iovad, 1, LIMIT, true);
+	free_iova_fast(iovad, pfn, 1);
+	finder = NULL;
+
+	return iova_cache && magazine_cache ? 0 : -ENODEV;
+}
+
+static void domain_exit(void)
+{
+	put_iova_domain(iovad);
+	kfree(iovad);
+}
+
+static void alloc_all(unsigned long nr, unsigned long size)
+{
+	for (unsigned long i = 0; i < nr; i++)
+		pfns[i] = alloc_iova_fast(iovad, size, LIMIT, true);
+}
+
+static void free_all(unsigned long nr, unsigned long size)
+{
+	for (unsigned long i = 0; i < nr; i++)
+		free_iova_fast(iovad, pfns[i], size);
+}
+
+static int burst_on_cpu(void *unused)
+{
+	for (int i = 0; i < CLASSES; i++) {
+		alloc_all(BURST, 1UL << i);
+		free_all(BURST, 1UL << i);
+	}
+	return 0;
+}
+
+static void burst(void)
+{
+	int cpu;
+
+	for_each_online_cpu(cpu)
+		smp_call_on_cpu(cpu, burst_on_cpu, NULL, false);
+}
+
+/* Uncached IOVAs above everything else, each with a neighbour that stays */
+static struct iova *above[2 * PROBES];
+
+static void above_alloc(void)
+{
+	for (int i = 0; i < ARRAY_SIZE(above); i++) {
+		above[i] = alloc_iova(iovad, 64, LIMIT, true);
+		alloc_iova(iovad, 1, LIMIT, false);
+	}
+}
+
+/* Free one of them and ask for a larger one. */
+static u64 uncached_alloc(int first)
+{
+	u64 sum = 0;
+
+	for (int i = first; i < first + PROBES; i++) {
+		struct iova *iova;
+		u64 start;
+
+		__free_iova(iovad, above[i]);
+		start = ktime_get_ns();
+		iova = alloc_iova(iovad, 128, LIMIT, true);
+		sum += ktime_get_ns() - start;
+		__free_iova(iovad, iova);
+	}
+
+	return sum / PROBES;
+}
+
+static void job_burst(void)
+{
+	/* of above[] and their neighbours; what is left of them is not the caches' */
+	unsigned long others = 2 * ARRAY_SIZE(above), kept;
+	u64 start;
+
+	above_alloc();
+	pr_info("uncached_alloc_ns_before %llu\n", uncached_alloc(0));
+	others -= PROBES;
+	burst();
+	start = ktime_get_ns();
+
+	for (int ms = 0; ms <= 3000; ms += 100) {
+		while (ktime_get_ns() < start + ms * NSEC_PER_MSEC)
+			usleep_range(1000, 1100);
+		kept = ranges() - others;
+		pr_info("at %d %lu %ld\n", ms, kept, atomic_long_read(&magazines));
+		if (ms == 2000) {
+			pr_info("idle_ranges_after_2s %lu\n", kept);
+			pr_info("idle_magazines_after_2s %ld\n", atomic_long_read(&magazines));
+			pr_info("uncached_alloc_ns_after %llu\n", uncached_alloc(PROBES));
+			others -= PROBES;
+			atomic_long_set(&passes, 0);
+		}
+	}
+
+	msleep(60000 - 1000);
+	pr_info("idle_wakeups_per_min %ld\n", atomic_long_read(&passes));
+	pr_info("cpus %u\n", num_online_cpus());
+}
+
+static void job_steady(void)
+{
+	const unsigned long rounds = 4000, pairs = 1000;
+	u64 start;
+
+	start = ktime_get_ns();
+	for (unsigned long i = 0; i < rounds; i++) {
+		for (unsigned long j = 0; j < pairs; j++)
+			free_iova_fast(iovad, alloc_iova_fast(iovad, 1, LIMIT, true), 1);
+		cond_resched();
+	}
+	pr_info("steady_alloc_free_instructions_x1000 %llu\n",
+		(ktime_get_ns() - start) * 1000 / (rounds * pairs));
+}
+
+static unsigned long depth;
+
+static int alloc_depth(void *unused)
+{
+	alloc_all(depth, 1);
+	return 0;
+}
+
+static int free_depth(void *unused)
+{
+	free_all(depth, 1);
+	return 0;
+}
+
+/* For five seconds, the first of which does not count, as many as @nr at a time */
+static void steady_hits(const char *name, unsigned long nr, int free_cpu)
+{
+	unsigned long allocs = 0, first = 0, before = 0;
+	u64 start = ktime_get_ns(), now;
+
+	depth = nr;
+	do {
+		now = ktime_get_ns() - start;
+		if (now > NSEC_PER_SEC && !before) {
+			before = atomic_long_read(&misses) + 1;
+			first = allocs;
+		}
+		smp_call_on_cpu(0, alloc_depth, NULL, false);
+		smp_call_on_cpu(free_cpu, free_depth, NULL, false);
+		allocs += nr;
+		usleep_range(2000, 2100);
+	} while (now < 5 * (u64)NSEC_PER_SEC);
+
+	allocs -= first;
+	before = atomic_long_read(&misses) + 1 - before;
+	pr_info("hit_rate_%s_x1000 %lu\n", name, 100000 - before * 100000 / allocs);
+}
+
+static void job_hits(void)
+{
+	burst();
+	steady_hits("1", 1, 0);
+	atomic_long_set(&passes, 0);
+	atomic64_set(&pass_ns, 0);
+	steady_hits("32", 32, 0);
+	pr_info("pass_instructions %lld\n", atomic_long_read(&passes) ?
+		(long long)atomic64_read(&pass_ns) / atomic_long_read(&passes) : 0);
+	steady_hits("300", 300, 0);
+	if (num_online_cpus() > 1)
+		steady_hits("32_two_cpus", 32, 1);
+}
+
+/* Requests of mixed sizes, also larger than what is cached, 256 at a time */
+static u64 mixed_traffic(void)
+{
+	static const unsigned long sizes[] = { 1, 1, 1, 8, 40, 64, 96, 128 };
+	static struct { unsigned long pfn, size; } fifo[256];
+	struct rnd_state rnd;
+	u64 start;
+
+	prandom_seed_state(&rnd, 21);
+	memset(fifo, 0, sizeof(fifo));
+	start = ktime_get_ns();
+	for (int i = 0; i < 8000; i++) {
+		int at = i % ARRAY_SIZE(fifo);
+
+		if (fifo[at].size)
+			free_iova_fast(iovad, fifo[at].pfn, fifo[at].size);
+		fifo[at].size = sizes[prandom_u32_state(&rnd) % ARRAY_SIZE(sizes)];
+		fifo[at].pfn = alloc_iova_fast(iovad, fifo[at].size, LIMIT, true);
+		cond_resched();
+	}
+	start = ktime_get_ns() - start;
+	for (int at = 0; at < ARRAY_SIZE(fifo); at++)
+		free_iova_fast(iovad, fifo[at].pfn, fifo[at].size);
+
+	return start / 8000;
+}
+
+static void job_shift(void)
+{
+	above_alloc();
+	pr_info("shift_fresh_ns %llu\n", mixed_traffic());
+	burst();
+	msleep(2000);
+	pr_info("shift_after_ns %llu\n", mixed_traffic());
+	msleep(2000);
+	pr_info("shift_again_ns %llu\n", mixed_traffic());
+}
+
+/* How late a hard interrupt is that is due every 20 us */
+
+static struct hrtimer late_timer;
+static s64 latest;
+
+static enum hrtimer_restart on_timer(struct hrtimer *timer)
+{
+	latest = max(latest, ktime_to_ns(ktime_sub(ktime_get(), hrtimer_get_expires(timer))));
+	hrtimer_forward_now(timer, us_to_ktime(20));
+	return HRTIMER_RESTART;
+}
+
+static void report_late(const char *name)
+{
+	pr_info("irqsoff_ns_%s %lld\n", name, latest);
+	latest = 0;
+}
+
+static void job_irqsoff(void)
+{
+	above_alloc();
+	hrtimer_setup(&late_timer, on_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+	hrtimer_start(&late_timer, us_to_ktime(20), HRTIMER_MODE_REL_PINNED_HARD);
+
+	latest = 0;
+	alloc_all(MAX_DEPTH, 1);
+	free_all(MAX_DEPTH, 1);
+	report_late("traffic");
+	msleep(3000);
+	report_late("idle");
+	uncached_alloc(0);
+	report_late("uncached");
+	burst();
+	alloc_all(MAX_DEPTH, 1);
+	free_all(MAX_DEPTH, 1);
+	report_late("traffic2");
+	/* More than there is: everything is flushed, and to no avail. */
+	alloc_iova_fast(iovad, LIMIT, LIMIT - 1, true);
+	report_late("flush");
+	hrtimer_cancel(&late_timer);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} jobs[] = {
+	{ "burst", job_burst },
+	{ "steady", job_steady },
+	{ "hits", job_hits },
+	{ "shift", job_shift },
+	{ "irqsoff", job_irqsoff },
+};
+
+static int __init bench_init(void)
+{
+	int ret;
+
+	for_each_kernel_tracepoint(find_work, NULL);
+	for (int i = 0; i < ARRAY_SIZE(work_probes); i++) {
+		if (!work_probes[i].tp)
+			return -ENODEV;
+	}
+
+	ret = iova_cache_get();
+	if (ret)
+		return ret;
+	/* not where instructions are counted */
+	if (strcmp(job, "steady")) {
+		register_trace_kmem_cache_alloc(on_alloc, NULL);
+		register_trace_kmem_cache_free(on_free, NULL);
+		for (int i = 0; i < ARRAY_SIZE(work_probes); i++)
+			tracepoint_probe_register(work_probes[i].tp, work_probes[i].probe, NULL);
+	} else {
+		iova_cache = magazine_cache = ERR_PTR(-ENOENT);
+	}
+
+	ret = domain_init();
+	if (ret) {
+		pr_err("no domain: %d\n", ret);
+	} else {
+		for (int i = 0; i < ARRAY_SIZE(jobs); i++) {
+			if (!strcmp(job, jobs[i].name))
+				jobs[i].run();
+		}
+		domain_exit();
+	}
+
+	if (strcmp(job, "steady")) {
+		for (int i = 0; i < ARRAY_SIZE(work_probes); i++)
+			tracepoint_probe_unregister(work_probes[i].tp, work_probes[i].probe, NULL);
+		unregister_trace_kmem_cache_free(on_free, NULL);
+		unregister_trace_kmem_cache_alloc(on_alloc, NULL);
+		tracepoint_synchronize_unregister();
+	}
+	iova_cache_put();
+
+	return ret;
+}
+
+static void __exit bench_exit(void)
+{
+}
+
+module_init(bench_init);
+module_exit(bench_exit);
+MODULE_DESCRIPTION("Workloads on an IOVA domain");
+MODULE_LICENSE("GPL");

@@ -119,8 +119,8 @@ def cells(data):
 
 
 def note(data):
-    return (f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount shift=0 for instructions, 64K pages, pseries; IPIs from /proc/interrupts, '
-            f'others: what the other CPUs do (walk: get_user_pages_fast() all the time). `{data["command"]}`')
+    return (f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount shift=0 for instructions, 64K pages, pseries; IPIs from /proc/interrupts, the median of '
+            f'{TIMES} collapses, wake-ups of kthreads included; others: what the other CPUs do (walk: get_user_pages_fast() all the time). `{data["command"]}`')
 
 
 def plot(data, plt):

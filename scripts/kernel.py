@@ -16,7 +16,7 @@ import time
 from common import BUILD, LINUX, TOP, die, git, git_command, git_env, load_record, run, say, shown
 
 ROOTS = {'patched': TOP, 'base': BUILD / 'base', 'bisect': BUILD / 'bisect'}
-FLAVOURS = ('plain', 'debug')    # +NAME adds the architecture's fragment ARCH+NAME
+FLAVOURS = ('plain', 'debug')
 CONFIGS = TOP / 'guest' / 'config'
 
 
@@ -76,18 +76,15 @@ def make(record, folder, src, *goals, compile_with_ccache=True):
 
 def fragments(record, arch, flavour, src):
     """[(file, {symbol: value})], later ones override."""
-    flavour, *variants = flavour.split('+')
     if flavour not in FLAVOURS:
         die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)})')
-    variants = [f'{arch}+{variant}' for variant in variants]
     # series*: what the series adds
-    files = [CONFIGS / f'{name}.config'
-             for name in ('common', arch, flavour, f'{arch}-{flavour}', *variants, 'series', f'series-{flavour}')]
+    files = [CONFIGS / f'{name}.config' for name in ('common', arch, flavour, f'{arch}-{flavour}', 'series', f'series-{flavour}')]
     files += [src / 'tools/testing/selftests' / name / 'config' for name in record['selftests']]
     found = []
     for file in files:
         if not file.exists():
-            if file.stem in ('common', flavour, arch, *variants):
+            if file.name in ('common.config', f'{flavour}.config', f'{arch}.config'):
                 die(f'{shown(file)} is missing')
             continue
         wanted = {}

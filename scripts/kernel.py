@@ -191,7 +191,7 @@ def build(arch, flavour, tree):
         with Lock(folder):
             header = CONFIGS / f'{arch}-{flavour}.h'
             extra = header.read_text() if header.exists() else ''
-            now = stamp_of(record, state(src), fragments(record, arch, flavour, src), *([extra] if extra else []))
+            now = stamp_of(record, state(src), fragments(record, arch, flavour, src), extra)
             if image.exists() and stamp.exists() and stamp.read_text() == now:
                 return image
             stamp.unlink(missing_ok=True)

@@ -76,8 +76,8 @@ def row(metric, before, after, unit='s', **more):
             'ratio': round(base / patched, 3), 'runs': len(before), 'min': round(min(ratios), 3), 'max': round(max(ratios), 3)}
 
 
-def record(topic, command, **how):
-    rows, accelerator = topic_module(topic).measure(**how)
+def record(topic, command, what='measure', **how):
+    rows, accelerator = getattr(topic_module(topic), what)(**how)
     version = kernel.release('base')
     return {'topic': topic, 'base': f'v{version}', 'accelerator': accelerator.split(',')[0], 'command': command, 'rows': rows}
 

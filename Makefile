@@ -17,7 +17,7 @@ bench: setup    ## the same, recorded: bench/TOPIC.json and plots [TOPIC=padata-
 test: setup    ## debug kernels booted; kselftests, KUnit suites and upstream's tests in them [TEST=pattern ARCH=...]
 	@scripts/test
 
-check: setup    ## everything static: applies, round trip, each patch builds, checkpatch, sparse, kernel-doc, MAINTAINERS
+check: setup    ## everything static: applies, round trip, each patch builds, checkpatch, docs, mail [CHECK=...]
 	@scripts/check
 
 shell: setup    ## the patched kernel, booted, with a shell [ARCH=x86_64|arm64|powerpc]

@@ -10,6 +10,7 @@ What is particular to TOPIC is in measure_TOPIC.py (dashes as underscores):
 import importlib
 import re
 import statistics
+import textwrap
 import time
 from pathlib import Path
 
@@ -89,7 +90,7 @@ def text_table(data):
     widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
     show = ['  '.join(cell.ljust(width) if is_left else cell.rjust(width) for cell, width, is_left in zip(line, widths, left)).rstrip()
             for line in [head, *lines]]
-    return '\n'.join([*show, '', topic.note(data).replace('`', '')])
+    return '\n'.join([*show, '', textwrap.fill(topic.note(data).replace('`', ''), 75, break_on_hyphens=False)])
 
 
 def markdown_table(data):

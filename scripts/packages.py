@@ -15,6 +15,9 @@ PACKAGES = {
     'libelf-dev': '', 'libssl-dev': '', 'rsync': 'rsync', 'xz-utils': 'xz', 'busybox-static': 'busybox', 'ccache': 'ccache',
     # make check
     'sparse': 'sparse', 'shellcheck': 'shellcheck', 'pyflakes3': 'pyflakes3', 'python3-ply': '', 'python3-git': '',
+    'codespell': 'codespell', 'python3-docutils': '',
+    # make mail
+    'git-email': '',
     # make bench
     'python3-matplotlib': '',
 }

@@ -253,16 +253,17 @@ def remove(folder):
     git('worktree', 'prune')
 
 
-def apply(folder):
-    """Apply series/ in a worktree of its own; {topic: commit}."""
-    patches = [(topic, path) for topic in topics() for path in patch_files(topic)]
+def apply(folder, names=None):
+    """Apply series/, or only some topics of it, in a worktree of its own; {topic: commit}."""
+    names = names or topics()
+    patches = [(topic, path) for topic in names for path in patch_files(topic)]
     paths = set()
     for _, path in patches:
         paths.update(re.findall(r'^diff --git a/(\S+) b/\S+$', path.read_text(errors='replace'), re.M))
         paths.update(re.findall(r'^diff --git a/\S+ b/(\S+)$', path.read_text(errors='replace'), re.M))
     worktree(folder, paths or {'Makefile'})
-    progress, tips = Progress('apply series/'), {}
-    for topic in topics():
+    progress, tips = Progress(f'apply series/{names[0] if len(names) == 1 else ""}'), {}
+    for topic in names:
         for path in patch_files(topic):
             progress.tick(path.name)
             done = git('am', '--quiet', '--3way', '--committer-date-is-author-date', '--no-gpg-sign', '--no-signoff',

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""base, tree and export on a toy kernel of three files: bad input gets one line, and nothing is lost."""
+"""base, tree, export and mail on a toy kernel of three files: bad input gets one line, and nothing is lost."""
 import os
 import shutil
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+
+from sink import Sink
 
 TOP = Path(__file__).resolve().parent.parent
 MAKEFILE = 'VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = {}\nEXTRAVERSION =\n'
@@ -273,6 +275,78 @@ class Verbs(unittest.TestCase):
         before = self.patches()
         self.bad('export', says='branch two does not stand on one')
         self.assertEqual(self.patches(), before)
+
+    # mail
+
+    def mail(self, refuses=b'', **env):
+        """(exit status, what was said, mails) of topic two, sent to a server that keeps it."""
+        with Sink(refuses) as sink:
+            (self.home / '.gitconfig').write_text(sink.configuration() + '[user]\n name = A Sender\n email = sender@example.com\n')
+            done = self.verb('mail', TOPIC='two', GIT_CEILING_DIRECTORIES=str(self.work), GIT_CONFIG_NOSYSTEM='1', **{'SEND': '1', **env})
+            self.assertNotIn('Traceback', done.stderr)
+            return done.returncode, done.stderr, sink.mails
+
+    def mailable(self):
+        """two_topics() and a cover letter; whom get_maintainer names, and what checkpatch finds."""
+        (self.toy / 'scripts').mkdir()
+        (self.toy / 'scripts/get_maintainer.pl').write_text('print qq("A Maintainer (Firm)" <one\\@example.com> (maintainer:TOY)\\n'
+                                                            'A Reader <two\\@example.com> (reviewer:TOY)\\n'
+                                                            'list\\@example.com (open list:TOY)\\n);\n')
+        (self.toy / 'scripts/checkpatch.pl').write_text('exit 0 unless -e "../found"; print "a finding\\n"; exit 1;\n')
+        self.two_topics()
+        (self.linux / 'kernel/new.c').write_text(CODE)
+        self.git('commit', '-q', '-a', '--amend', '--no-edit')
+        self.good('export')
+        (self.top / 'series/two/cover.md').write_text('# Second\n\nWhy.\n')
+
+    def test_mail_and_its_second_version(self):
+        self.mailable()
+        status, said, mails = self.mail()
+        self.assertEqual((status, len(mails)), (0, 2), said)
+        for recipients, data in mails:
+            self.assertEqual(recipients, ['one@example.com', 'two@example.com', 'list@example.com'])
+            self.assertNotIn(b'Range-diff', data)
+        self.assertIn(f'base-commit: {self.git("rev-parse", "base")}'.encode(), mails[0][1])
+        self.assertIn(b'\nSigned-off-by: A Sender <sender@example.com>\n', mails[1][1])
+        # topic two was mailed on the base, not on topic one
+        self.assertEqual(self.git('rev-parse', 'sent/two/v1^', 'sent/two/v1-base'), '\n'.join([self.git('rev-parse', 'base')] * 2))
+
+        (self.linux / 'kernel/new.c').write_text(f'{CODE}newer\n')
+        self.git('commit', '-q', '-a', '--amend', '--no-edit')
+        self.good('export')
+        status, said, mails = self.mail()
+        self.assertIn('does not say what has changed (Changes since v1:)', said)
+        self.assertEqual((status, len(mails)), (0, 2), said)
+        self.assertIn(b'[PATCH v2 0/1] Second', mails[0][1])
+        self.assertRegex(mails[0][1], rb'Range-diff against v1:\n1:  \w+ ! 1:  \w+ new: second')
+        self.assertIn(b'++newer\n', mails[0][1])
+        self.assertIn('sent/two/v2', self.git('tag'))
+
+    def test_mail_that_is_not_sent(self):
+        self.mailable()
+        self.assertEqual(self.mail(SEND='')[::2], (0, []))
+        status, said, mails = self.mail(refuses=b'two@')
+        self.assertEqual((bool(status), mails), (True, []), said)
+        self.assertEqual(self.git('tag'), 'base')
+        (self.top / 'found').write_text('')
+        status, said, mails = self.mail()
+        self.assertEqual((bool(status), mails), (True, []))
+        self.assertIn('nothing was sent: checkpatch --strict finds 1 faults', said)
+        (self.top / 'found').unlink()
+        # a trial
+        status, said, mails = self.mail(TO='me@example.com')
+        self.assertEqual((status, [recipients for recipients, _ in mails]), (0, [['me@example.com']] * 2), said)
+        self.assertEqual(self.git('tag'), 'base')
+
+    def test_mail_of_a_base_that_others_have(self):
+        self.mailable()
+        self.git('init', '-q', cwd=self.toy)
+        self.git('add', '-A', cwd=self.toy)
+        self.git('commit', '-q', '-m', 'x', cwd=self.toy)
+        self.git('tag', '-a', '-m', 'x', 'v7.3.4', cwd=self.toy)
+        status, said, mails = self.mail()
+        self.assertEqual(status, 0, said)
+        self.assertIn(f'base-commit: {self.git("rev-parse", "HEAD", cwd=self.toy)}'.encode(), mails[0][1])
 
 
 if __name__ == '__main__':

@@ -140,8 +140,10 @@ def cells(data):
 
 
 def note(data):
-    return (f'Base {data["base"]}, accelerator {data["accelerator"]}, time = instructions executed (-icount): figures repeat. The burst: every CPU in turn '
-            f'allocates and frees 1,024 ranges of each of six sizes. `{data["command"]}`')
+    many = max(each['cpus'] for each in data['rows'])
+    longer = f'; with {many} CPUs one in {1 << SHIFT[many]} ns, and times are divided by that' if many in SHIFT else ''
+    return (f'Base {data["base"]}, accelerator {data["accelerator"]}, time = instructions executed (-icount{longer}): figures repeat. The burst: every CPU '
+            f'in turn allocates and frees 1,024 ranges of each of six sizes. `{data["command"]}`')
 
 
 def plot(data, plt):

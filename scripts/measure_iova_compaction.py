@@ -20,7 +20,7 @@ LABELS = {    # metric: words, what to show beside
     'idle_ranges_after_2s': 'idle IOVA ranges, 2 s after the burst',
     'idle_magazines_after_2s': 'idle magazines, 2 s after the burst',
     'uncached_alloc_ns_after': 'uncached allocation, 2 s after the burst, ns',
-    'shift_throughput': 'mixed traffic after the burst, throughput / that of before',
+    'shift_throughput': 'mixed traffic after the burst, throughput / that of a fresh domain',
     'hit_rate_steady': 'hit rate of steady traffic, %',
     'steady_alloc_free_instructions': 'alloc + free of a cached range, instructions',
     'idle_wakeups_per_min': 'passes per minute, once idle',
@@ -133,7 +133,8 @@ def cells(data):
         for each in data['rows']:
             if each['metric'] == metric:
                 what = words + (f', {each["depth"].replace("_", " ")} at a time' if 'depth' in each else '')
-                what += {'new': ', on a fresh domain', 'running': ', of the same workload'}.get(each.get('workload'), '')
+                if each.get('workload') == 'running':
+                    what = what.replace('of a fresh domain', 'of the same workload before')
                 lines.append([what, str(each['cpus']), number(each['base']), number(each['patched']),
                               number(each['before']['patched']) if 'before' in each else ''])
     return head, lines

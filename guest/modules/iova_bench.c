@@ -2,10 +2,11 @@
 /*
  * Workloads on an IOVA domain of their own, the same on any v7.3 kernel:
  *
- *   insmod iova_bench.ko job=burst|steady|hits|shift|irqsoff
+ *   insmod iova_bench.ko job=burst|steady|hits|shift|running|irqsoff
  *
  * Figures go to the kernel log, a line each: "iova_bench: NAME VALUE". In a guest
- * whose time is the number of instructions, so are the nanoseconds here.
+ * whose time is the number of instructions, so are the nanoseconds here; where
+ * an instruction takes 1 << shift of them, shift=N makes it one again.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -32,6 +33,15 @@
 
 static char *job = "";
 module_param(job, charp, 0);
+
+static unsigned int shift;
+module_param(shift, uint, 0);
+
+/* For how long something takes; what has to happen at some time is another thing. */
+static u64 instructions(void)
+{
+	return ktime_get_ns() >> shift;
+}
 
 static struct iova_domain *iovad;
 static unsigned long pfns[MAX_DEPTH];
@@ -77,14 +87,14 @@ static void on_work_start(void *data, struct work_struct *work)
 	if (!is_pass(work->func))
 		return;
 	atomic_long_inc(&passes);
-	pass_start = ktime_get_ns();
+	pass_start = instructions();
 }
 
 /* One at a time: only one size is in use where this is looked at. */
 static void on_work_end(void *data, struct work_struct *work, void *func)
 {
 	if (is_pass(func))
-		atomic64_add(ktime_get_ns() - pass_start, &pass_ns);
+		atomic64_add(instructions() - pass_start, &pass_ns);
 }
 
 static struct {
@@ -199,9 +209,9 @@ static u64 uncached_alloc(int first)
 		u64 start;
 
 		__free_iova(iovad, above[i]);
-		start = ktime_get_ns();
+		start = instructions();
 		iova = alloc_iova(iovad, 128, LIMIT, true);
-		sum += ktime_get_ns() - start;
+		sum += instructions() - start;
 		__free_iova(iovad, iova);
 	}
 
@@ -244,14 +254,14 @@ static void job_steady(void)
 	const unsigned long rounds = 4000, pairs = 1000;
 	u64 start;
 
-	start = ktime_get_ns();
+	start = instructions();
 	for (unsigned long i = 0; i < rounds; i++) {
 		for (unsigned long j = 0; j < pairs; j++)
 			free_iova_fast(iovad, alloc_iova_fast(iovad, 1, LIMIT, true), 1);
 		cond_resched();
 	}
 	pr_info("steady_alloc_free_instructions_x1000 %llu\n",
-		(ktime_get_ns() - start) * 1000 / (rounds * pairs));
+		(instructions() - start) * 1000 / (rounds * pairs));
 }
 
 static unsigned long depth;
@@ -307,41 +317,65 @@ static void job_hits(void)
 }
 
 /* Requests of mixed sizes, also larger than what is cached, 256 at a time */
-static u64 mixed_traffic(void)
+static struct { unsigned long pfn, size; } live[256];
+static struct rnd_state rnd;
+
+static void replace(int at, unsigned long size)
+{
+	if (live[at].size)
+		free_iova_fast(iovad, live[at].pfn, live[at].size);
+	live[at].size = size;
+	if (size)
+		live[at].pfn = alloc_iova_fast(iovad, size, LIMIT, true);
+}
+
+static void mixed_traffic(const char *workload, const char *when)
 {
 	static const unsigned long sizes[] = { 1, 1, 1, 8, 40, 64, 96, 128 };
-	static struct { unsigned long pfn, size; } fifo[256];
-	struct rnd_state rnd;
-	u64 start;
+	long missed = atomic_long_read(&misses);
+	u64 start = instructions();
 
-	prandom_seed_state(&rnd, 21);
-	memset(fifo, 0, sizeof(fifo));
-	start = ktime_get_ns();
 	for (int i = 0; i < 8000; i++) {
-		int at = i % ARRAY_SIZE(fifo);
-
-		if (fifo[at].size)
-			free_iova_fast(iovad, fifo[at].pfn, fifo[at].size);
-		fifo[at].size = sizes[prandom_u32_state(&rnd) % ARRAY_SIZE(sizes)];
-		fifo[at].pfn = alloc_iova_fast(iovad, fifo[at].size, LIMIT, true);
+		replace(i % ARRAY_SIZE(live), sizes[prandom_u32_state(&rnd) % ARRAY_SIZE(sizes)]);
 		cond_resched();
 	}
-	start = ktime_get_ns() - start;
-	for (int at = 0; at < ARRAY_SIZE(fifo); at++)
-		free_iova_fast(iovad, fifo[at].pfn, fifo[at].size);
+	pr_info("shift_ns_%s_%s %llu\n", workload, when, (instructions() - start) / 8000);
+	pr_info("shift_misses_%s_%s %ld\n", workload, when, atomic_long_read(&misses) - missed);
+}
 
-	return start / 8000;
+static void no_traffic(void)
+{
+	for (int at = 0; at < ARRAY_SIZE(live); at++)
+		replace(at, 0);
 }
 
 static void job_shift(void)
 {
-	above_alloc();
-	pr_info("shift_fresh_ns %llu\n", mixed_traffic());
+	/* A workload that begins after the burst, and what it gets from a fresh domain */
+	prandom_seed_state(&rnd, 21);
+	mixed_traffic("new", "fresh");
+	no_traffic();
 	burst();
 	msleep(2000);
-	pr_info("shift_after_ns %llu\n", mixed_traffic());
+	prandom_seed_state(&rnd, 21);
+	mixed_traffic("new", "after");
+	no_traffic();
+}
+
+static void job_running(void)
+{
+	/* One that had ranges before the burst: above all that it leaves */
+	prandom_seed_state(&rnd, 21);
+	mixed_traffic("running", "first");
+	mixed_traffic("running", "fresh");
+	burst();
 	msleep(2000);
-	pr_info("shift_again_ns %llu\n", mixed_traffic());
+	mixed_traffic("running", "after");
+	msleep(2000);
+	mixed_traffic("running", "again");
+	msleep(2000);
+	mixed_traffic("running", "later");
+	no_traffic();
 }
 
 /* How late a hard interrupt is that is due every 20 us */
@@ -394,6 +428,7 @@ static const struct {
 	{ "steady", job_steady },
 	{ "hits", job_hits },
 	{ "shift", job_shift },
+	{ "running", job_running },
 	{ "irqsoff", job_irqsoff },
 };
 

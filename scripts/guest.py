@@ -92,7 +92,7 @@ def command_line(record, accelerator, image, initrd, options, console):
     cpus = options.cpus or (1 if options.icount else 2)
     words = [record['qemu'], '-nodefaults', '-display', 'none', '-no-reboot', '-no-user-config', '-accel', accelerator]
     words += record.get('options_kvm', record['options']) if kvm else record['options']
-    words += ['-cpu', record['cpu_kvm' if kvm else 'cpu_tcg'], '-smp', str(cpus)]
+    words += ['-cpu', record['cpu_kvm' if kvm else 'cpu_tcg'], '-smp', str(cpus) if options.nodes == 1 else f'{cpus},sockets={options.nodes}']    # a node has caches of its own
     size = mebibytes(options.memory or record['memory'])
     words += ['-m', f'{size}M']
     prealloc = f',prealloc=on,prealloc-threads={os.cpu_count()}' if options.prealloc else ''

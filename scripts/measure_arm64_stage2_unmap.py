@@ -2,12 +2,17 @@
 """arm64-stage2-unmap: how long a real-time task waits while KVM unmaps guest memory, and what the unmap costs.
 
 Every boot runs with -icount: the guest's time is instructions executed (1 ns = 1 instruction), whatever else the host does.
+So two boots at a time do not disturb each other, and what a boot has printed is kept below build/bench: a run that was
+interrupted goes on where it was.
 """
+import hashlib
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import guest
 import kernel
-from common import die, say, shown
+from common import BUILD, die, say, shown
 from measure import row
 
 ARCH = 'arm64'
@@ -54,7 +59,7 @@ def jobs(mode, cpu):
         where = {'operation': operation, 'mib': mib, 'slots': slots}
         found.append(('wakeup_latency_us', 'us', where, perf(mode, operation, mib, slots, '-t'), one('wakeup_latency_us')))
     # not of a memslot deleted: that waits for a grace period, too
-    for mib in [1024] if (mode, cpu) == ('vhe', 'max') else [16] if BOOTS[mode, cpu] else []:
+    for mib in [256] if (mode, cpu) == ('vhe', 'max') else [16] if BOOTS[mode, cpu] else []:
         where = {'operation': 'discard', 'mib': mib, 'slots': 1}
         for metric, more in (('unmap_instructions', ''), ('unmap_instructions_task', '-t')):
             found.append((metric, 'instructions', where, perf(mode, 'discard', mib, 1, more), lambda text: 1000 * one('unmap_us')(text)))
@@ -72,51 +77,51 @@ def jobs(mode, cpu):
 
 
 def boot(tree, image, files, mode, cpu):
-    """The figures of jobs(mode, cpu) on one kernel."""
+    """The figures of jobs(mode, cpu) on one kernel, and the accelerator."""
     planned = jobs(mode, cpu)
     script = ['#!/bin/sh']
     for number, (*_, command, _) in enumerate(planned):
         script.append(f'echo "## {number}"; {command} || exit')
+    job = '\n'.join([*script, ''])
+    files = [file for file in files if file.name in job]
     options = guest.Options(memory='4G', icount=True, append=MODES[mode], qemu=[] if cpu == 'max' else ['-cpu', cpu])
     options.limits.silence, options.limits.total = 900, 3600
-    texts, current = {}, []
-
-    def on_line(line):
-        nonlocal current
-        if line.startswith('## '):
-            current = texts.setdefault(int(line[3:]), [])
-        current.append(line)
 
     what = f'{tree}, {mode}, {cpu}'
-    ended = guest.run_guest(ARCH, image, '\n'.join([*script, '']), files, options, name='bench', what=what, on_line=on_line)
-    if ended.status != guest.OK:
-        say(ended.detail)
-        die(f'{what}: {ended.message}', ended.status)
+    digest = hashlib.sha256(repr((job, options, *(file.read_bytes() for file in (image, *files)))).encode()).hexdigest()
+    kept = BUILD / 'bench' / digest
+    if not kept.exists():
+        ended = guest.run_guest(ARCH, image, job, files, options, name='bench', what=what)
+        if ended.status != guest.OK:
+            say(ended.detail)
+            die(f'{what}: {ended.message}', ended.status)
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(f'{ended.accelerator}\n{ended.results()}')
+    accelerator, _, results = kept.read_text().partition('\n')
+    texts = dict(re.findall(r'^## (\d+)\n(.*?)(?=^## |\Z)', results, re.M | re.S))
     figures = []
-    for number, (metric, *_, read) in enumerate(planned):
+    for number, (metric, *_, command, read) in enumerate(planned):
         try:
-            figures.append(read('\n'.join(texts[number])))
+            figures.append(read(texts[str(number)]))
         except (KeyError, TypeError):
-            die(f'{what}: no {metric} of `{planned[number][3]}` in {shown(ended.folder / "results")}')
-    return figures, ended.accelerator
+            die(f'{what}: no {metric} of `{command}` in {shown(kept)}')
+    return figures, accelerator
 
 
 def measure(runs=1, rounds=1):
-    """A second run gives the same figures: that is what -icount is for."""
+    """One boot of each: another gives the same figures, that is what -icount is for."""
     folder = kernel.selftests(ARCH, 'patched', ['kvm'])['kvm']
     files = [folder / program for program in PROGRAMS]
     images = {tree: kernel.build(ARCH, 'plain', tree) for tree in ('base', 'patched')}
-    rows, accelerator = [], ''
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        boots = {(tree, *where): pool.submit(boot, tree, image, files, *where) for where in BOOTS for tree, image in images.items()}
+        found = {key: each.result() for key, each in boots.items()}
+    rows = []
     for mode, cpu in BOOTS:
-        figures = {tree: [] for tree in images}
-        for _ in range(runs * rounds):
-            for tree, image in images.items():
-                found, accelerator = boot(tree, image, files, mode, cpu)
-                figures[tree].append(found)
         for number, (metric, unit, fields, *_) in enumerate(jobs(mode, cpu)):
-            before, after = ([[run[number]] for run in figures[tree]] for tree in ('base', 'patched'))
+            before, after = ([[found[tree, mode, cpu][0][number]]] for tree in images)
             rows.append(row_of(metric, unit, before, after, {**fields, 'mode': mode, 'cpu': cpu}))
-    return rows, accelerator
+    return rows, found[next(iter(found))][1]
 
 
 def row_of(metric, unit, before, after, fields):

@@ -74,8 +74,10 @@ def count_row(metric, base, patched, **fields):
 
 
 def measure(runs=5, rounds=3):
-    """iommufd is measured beside it, once a boot: its pages are pinned by code of its own."""
-    iommufd = f'; vfio_pin_perf -m iommufd -s {MIB} -n 1 $BDF | sed "/^prefault/d; s/^[a-z].* [0-9.]*$/iommufd_&/"'
+    """iommufd is measured beside it: its pages are pinned by code of its own."""
+    each = f'vfio_pin_perf -m iommufd -s {MIB}'
+    iommufd = f'; {{ {each} -n 1 -b 4k $BDF; {each} -n {rounds} -b thp $BDF; {each} -n {rounds} -b hugetlb $BDF; }} | ' \
+              'sed "/^prefault/d; s/^[a-z].* [0-9.]*$/iommufd_&/"'
     found, accelerator = times(runs, rounds, iommufd)
     for cpus in (1, 2):
         found += lock_counts(cpus)

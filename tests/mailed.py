@@ -33,6 +33,8 @@ def make_box(tips):
     git('sparse-checkout', 'set', '--no-cone', '--stdin', cwd=linux,
         stdin=''.join(f'{line}\n' for line in ('/*', '!/*/', '/scripts/', *(f'/{path}' for path in touched('base', last)))))
     git('checkout', '-q', '--force', 'HEAD', cwd=linux)
+    # the check `checkpatch` has read the patches, and verbs.py sees what mail does with findings
+    (linux / 'scripts/checkpatch.pl').write_text('exit 0;\n')
     for name in git('ls-tree', '-d', '--name-only', 'HEAD', cwd=linux).split():
         (linux / name).mkdir(exist_ok=True)
 

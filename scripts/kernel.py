@@ -183,8 +183,8 @@ class Lock:
         self.file.close()
 
 
-def build(arch, flavour, tree):
-    """Builds unless nothing changed; returns the image."""
+def build(arch, flavour, tree, parts=()):
+    """Builds unless nothing changed; returns the image. Or compiles only parts, folders of the tree."""
     record, src, folder = load_record(arch), source(tree), out(arch, flavour, tree)
     image, stamp = folder / record['image'], folder / '.stamp'
     try:
@@ -196,11 +196,16 @@ def build(arch, flavour, tree):
                 return image
             stamp.unlink(missing_ok=True)
             configure(arch, flavour, tree)
-            command, env = make(record, folder, src, record['target'])
+            command, env = make(record, folder, src, *(parts or [record['target']]))
             if extra:
-                command.append(f'KCFLAGS=-include {header}')
-            run(f'build {tree} {arch} {flavour}', command, log=folder / 'log', env=env)
-            stamp.write_text(now)
+                # beside the objects: a path that differs from tree to tree would keep ccache from sharing them
+                first = folder / 'first.h'
+                if not first.exists() or first.read_text() != extra:
+                    first.write_text(extra)
+                command.append(f'KCFLAGS=-include {first.name}')
+            run(f'build {tree} {arch} {flavour}{" (parts)" if parts else ""}', command, log=folder / 'log', env=env)
+            if not parts:
+                stamp.write_text(now)
     except OSError as error:
         die(f'{shown(folder)}: {error.strerror}')
     return image

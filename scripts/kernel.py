@@ -200,6 +200,9 @@ def build(arch, flavour, tree):
             command, env = make(record, folder, src, record['target'])
             if extra:
                 command.append(f'KCFLAGS=-include {header}')
+            # x86's piggy.S takes the compressed kernel in with .incbin, which ccache does not look into: of two kernels that are
+            # compressed to the same length the second had the first one's code. A macro that nobody reads tells them apart.
+            command.append(f'AFLAGS_piggy.o=-DSTAMP={now}')
             run(f'build {tree} {arch} {flavour}', command, log=folder / 'log', env=env)
             stamp.write_text(now)
     except OSError as error:

@@ -42,6 +42,8 @@ def images(caches):
             path.write_text(text)
         built[cache] = BUILD / 'sweep' / f'image-{cache}'
         shutil.copyfile(kernel.build('x86_64', 'plain', 'sweep'), built[cache])
+    if len({image.read_bytes() for image in built.values()}) < len(built):
+        die('two of the kernels to compare are the same')    # a cache of objects may do that
     return built
 
 

@@ -11,7 +11,7 @@ help:    ## this list
 run: setup    ## the main job: base and patched kernels pin a guest's memory side by side, with a table of seconds
 	@scripts/run
 
-bench: setup    ## the same, recorded: bench/TOPIC.json and plots [TOPIC=padata-vfio]
+bench: setup    ## the same, recorded: bench/TOPIC.json and plots [TOPIC=padata-vfio] [SWEEP=1]
 	@scripts/bench $(TOPIC)
 
 test: setup    ## debug kernels booted; kselftests, KUnit suites and upstream's tests in them [TEST=pattern ARCH=...]

@@ -15,7 +15,8 @@ import time
 
 from common import BUILD, LINUX, TOP, die, git, git_command, git_env, load_record, run, say, shown
 
-ROOTS = {'patched': TOP, 'base': BUILD / 'base', 'bisect': BUILD / 'bisect'}
+ROOTS = {'patched': TOP, 'base': BUILD / 'base', 'bisect': BUILD / 'bisect', 'sweep': BUILD / 'sweep'}
+WORKTREES = {'base': 'base', 'sweep': 'HEAD'}    # of which commit; whoever wants others changes files in them
 FLAVOURS = ('plain', 'debug', 'trace')    # +NAME adds the architecture's fragment ARCH+NAME
 CONFIGS = TOP / 'guest' / 'config'
 
@@ -27,22 +28,22 @@ def root(tree):
 
 
 def source(tree):
-    """The tree's source folder; the base's worktree is made when it is not there."""
+    """The tree's source folder; a worktree is made when it is not there."""
     folder = root(tree) / 'linux'
     if not (LINUX / '.git').exists():
         die('linux/ is not there: run scripts/base')
-    if tree == 'base':
-        checkout_base(folder)
+    if tree in WORKTREES:
+        checkout(tree, folder)
     if not (folder / 'Makefile').exists():
         die(f'{shown(folder)} is not there')
     return folder
 
 
-def checkout_base(folder):
-    wanted = git('rev-parse', '--verify', 'base^{commit}').strip()
+def checkout(tree, folder):
+    wanted = git('rev-parse', '--verify', f'{WORKTREES[tree]}^{{commit}}').strip()
     if (folder / '.git').exists():
         if git('rev-parse', 'HEAD', cwd=folder).strip() != wanted:
-            run('base: checkout', git_command('checkout', '-q', '--force', '--detach', wanted), cwd=folder, env=git_env())
+            run(f'{tree}: checkout', git_command('checkout', '-q', '--force', '--detach', wanted), cwd=folder, env=git_env())
         return
     git('worktree', 'prune')
     shutil.rmtree(folder, ignore_errors=True)
@@ -50,7 +51,7 @@ def checkout_base(folder):
     # under another name first: an interrupted checkout must not pass for a whole one
     part = folder.with_name('linux.part')
     shutil.rmtree(part, ignore_errors=True)
-    run('base: worktree', git_command('worktree', 'add', '-q', '--force', '--detach', part, wanted), cwd=LINUX, env=git_env())
+    run(f'{tree}: worktree', git_command('worktree', 'add', '-q', '--force', '--detach', part, wanted), cwd=LINUX, env=git_env())
     git('worktree', 'move', part, folder)
 
 
@@ -203,6 +204,9 @@ def build(arch, flavour, tree, parts=()):
                 if not first.exists() or first.read_text() != extra:
                     first.write_text(extra)
                 command.append(f'KCFLAGS=-include {first.name}')
+            # x86's piggy.S takes the compressed kernel in with .incbin, which ccache does not look into: of two kernels that are
+            # compressed to the same length the second had the first one's code. A macro that nobody reads tells them apart.
+            command.append(f'AFLAGS_piggy.o=-DSTAMP={now}')
             run(f'build {tree} {arch} {flavour}{" (parts)" if parts else ""}', command, log=folder / 'log', env=env)
             if not parts:
                 stamp.write_text(now)

@@ -21,12 +21,14 @@ from common import die, say, shown
 LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
 
 
+def topics():
+    return sorted(path.stem.removeprefix('measure_').replace('_', '-') for path in Path(__file__).parent.glob('measure_*.py'))
+
+
 def topic_module(topic):
-    name = f'measure_{topic.replace("-", "_")}'
-    known = sorted(path.stem for path in Path(__file__).parent.glob('measure_*.py'))
-    if name not in known:
-        die(f'no benchmark for topic {topic} (known: {" ".join(each.removeprefix("measure_").replace("_", "-") for each in known)})')
-    return importlib.import_module(name)
+    if topic not in topics():
+        die(f'no benchmark for topic {topic} (known: {" ".join(topics())})')
+    return importlib.import_module(f'measure_{topic.replace("-", "_")}')
 
 
 def figures_of(arch, image, job, files, options, what):

@@ -348,6 +348,10 @@ class Verbs(unittest.TestCase):
         self.assertEqual(status, 0, said)
         self.assertIn(f'base-commit: {self.git("rev-parse", "HEAD", cwd=self.toy)}'.encode(), mails[0][1])
 
+    def test_sweep_of_what_has_none(self):
+        self.bad('bench', 'iova-compaction', says='no sweep of topic iova-compaction (known: padata-vfio)', SWEEP='1')
+        self.bad('bench', says='1 is meant', SWEEP='yes')
+
 
 if __name__ == '__main__':
     unittest.main()

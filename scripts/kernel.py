@@ -82,9 +82,9 @@ def fragments(record, arch, flavour, src):
         die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)})')
     variants = [f'{arch}+{variant}' for variant in variants]
     # series*: what the series adds
-    files = [CONFIGS / f'{name}.config'
-             for name in ('common', arch, flavour, f'{arch}-{flavour}', *variants, 'series', f'series-{flavour}', f'series-{arch}-{flavour}')]
-    files += [src / 'tools/testing/selftests' / name / 'config' for name in record['selftests']]
+    files = [src / 'tools/testing/selftests' / name / 'config' for name in record['selftests']]
+    files += [CONFIGS / f'{name}.config'
+              for name in ('common', arch, flavour, f'{arch}-{flavour}', *variants, 'series', f'series-{flavour}', f'series-{arch}-{flavour}')]
     found = []
     for file in files:
         if not file.exists():

@@ -13,6 +13,8 @@ from common import TOP, die, load_record, output, run, say
 PACKAGES = {
     'git': 'git', 'make': 'make', 'gcc': 'gcc', 'libc6-dev': '', 'bc': 'bc', 'bison': 'bison', 'flex': 'flex', 'perl': 'perl',
     'libelf-dev': '', 'libssl-dev': '', 'rsync': 'rsync', 'xz-utils': 'xz', 'busybox-static': 'busybox', 'ccache': 'ccache',
+    # selftests/iommu
+    'libcap-dev': '',
     # make check
     'sparse': 'sparse', 'shellcheck': 'shellcheck', 'pyflakes3': 'pyflakes3', 'python3-ply': '', 'python3-git': '',
     'codespell': 'codespell', 'python3-docutils': '',

@@ -18,8 +18,8 @@ PACKAGES = {
     # make check
     'sparse': 'sparse', 'shellcheck': 'shellcheck', 'pyflakes3': 'pyflakes3', 'python3-ply': '', 'python3-git': '',
     'codespell': 'codespell', 'python3-docutils': '',
-    # make mail
-    'git-email': '',
+    # make mail; git-email only recommends what git send-email does not start without
+    'git-email': '', 'libmailtools-perl': '',
     # make bench
     'python3-matplotlib': '',
 }

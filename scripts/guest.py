@@ -105,14 +105,15 @@ def command_line(record, accelerator, image, initrd, options, console):
                       '-numa', f'node,nodeid={node},memdev=memory{node},cpus={node * each}-{node * each + each - 1}']
     elif prealloc:
         words += ['-object', f'memory-backend-ram,id=memory0,size={size}M{prealloc}', '-machine', 'memory-backend=memory0']
+    append = f'{record["append"]} kunit.autorun=0 {options.append}'.strip()
     if options.icount:
+        append += f' {record.get("append_icount", "")}'.rstrip()
         words += ['-icount', 'shift=0,sleep=off', '-seed', '1', '-rtc', 'base=2026-01-01,clock=vm']
     for device in record['devices'] if options.devices is None else options.devices:
         words += ['-device', device]
     words += ['-chardev', console, '-serial', 'chardev:console', '-device', 'virtio-serial-pci']
     for port in ('results', 'status'):
         words += ['-chardev', f'file,id={port},path={port}', '-device', f'virtserialport,chardev={port},name={port}']
-    append = f'{record["append"]} kunit.autorun=0 {options.append}'.strip()
     return words + ['-kernel', str(image), '-initrd', str(initrd), '-append', append, *options.qemu]
 
 

@@ -90,7 +90,7 @@ def identical():
     return found
 
 
-def measure(runs=1, rounds=3):    # counts and instructions repeat
+def measure(runs=1, rounds=20):    # instructions: the minimum of the rounds repeats, with three it may be one more
     """(rows, accelerator)"""
     images = {tree: kernel.build('powerpc', 'plain', tree) for tree in TREES}
     program = kernel.selftests('powerpc', 'patched', ['powerpc/mm'])['powerpc/mm'] / PROGRAM

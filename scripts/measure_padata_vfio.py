@@ -49,8 +49,8 @@ def times(runs=5, rounds=3, more=''):
 
 
 def instructions(metric, mib, rounds=5):
-    """What one vCPU, so one thread, needs to map: -icount makes a nanosecond of an instruction, and repeats. Rounds: a huge page
-    takes 1 % more or less to find in what the maps before have left of free memory."""
+    """What one vCPU, so one thread, needs to map: -icount makes a nanosecond of an instruction, and repeats. Rounds: the first
+    map after boot finds other free memory than the later ones."""
     base, patched = (boot(tree, 'plain', f'vfio_pin_perf -s {mib} -n {rounds} $BDF', f'{mib} MiB, one vCPU, -icount', cpus=1, icount=True)[0]
                      for tree in TREES)
     for backing in BACKINGS:

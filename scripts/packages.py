@@ -107,9 +107,4 @@ def main():
 
 if __name__ == '__main__':
     sys.argv[0] = 'deps'
-    try:
-        main()
-    except OSError as error:
-        die(f'{error.filename or ""}: {error.strerror}')
-    except KeyboardInterrupt:
-        sys.exit(130)
+    main()

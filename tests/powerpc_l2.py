@@ -98,9 +98,4 @@ def main():
 
 
 if __name__ == '__main__':
-    try:
-        main()
-    except OSError as error:
-        die(f'{error.filename or ""}: {error.strerror}')
-    except KeyboardInterrupt:
-        sys.exit(130)
+    main()

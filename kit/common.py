@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What every verb needs: errors, steps with a log and a clock, git, records."""
+"""What every verb needs: errors, steps with a log and a clock, other programs' output."""
 import os
 import shlex
 import shutil
@@ -13,22 +13,29 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parent.parent
 LINUX = TOP / 'linux'
 BUILD = TOP / 'build'
+SERIES = TOP / 'series'
+GUEST = TOP / 'guest'
 
 
 # a terminated verb takes what it started with it, as an interrupted one does
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
 
+# the verb, set by __main__: what an error begins with
+program = 'kit'
+
+
 def die(message, code=1):
     """One clear line, non-zero exit."""
-    print(f'{Path(sys.argv[0]).name}: {message}', file=sys.stderr)
+    print(f'{program}: {message}', file=sys.stderr)
     sys.exit(code)
 
 
 def one_line(kind, error, trace):
-    """What nobody caught: a disk, a permission, Ctrl-C. One line; anything else is a bug and shows where."""
+    """What nobody caught: a disk, a permission, Ctrl-C. One line; anything else is a bug and shows
+    where."""
     if issubclass(kind, OSError) and error.strerror:
-        say(': '.join(filter(None, (Path(sys.argv[0]).name, str(error.filename or ''), error.strerror))))
+        say(': '.join(filter(None, (program, str(error.filename or ''), error.strerror))))
     elif not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
 
@@ -62,7 +69,7 @@ class Progress:
         say(f'{start}{self.what}: {self.seconds():.1f} s{" " + result if result else ""}')
 
 
-def run(what, command, log=None, cwd=None, env=None, timeout=None, check=True, stdin=None):
+def step(what, command, log=None, cwd=None, env=None, timeout=None, check=True, stdin=None):
     """Run a command with its output in a log, and show what runs for how long.
 
     what     words of the progress line; None shows nothing
@@ -151,54 +158,52 @@ def output(command, cwd=None, env=None, check=True, stdin=None):
     if isinstance(stdin, str):
         stdin = stdin.encode('utf-8', 'surrogateescape')
     try:
-        done = subprocess.run([str(c) for c in command], cwd=cwd, env=environment(env), input=stdin or b'',
-                              capture_output=True, check=False)
+        done = subprocess.run(
+            [str(c) for c in command],
+            cwd=cwd,
+            env=environment(env),
+            input=stdin or b'',
+            capture_output=True,
+            check=False,
+        )
     except OSError as error:
         die(f'{command[0]}: {error.strerror}')
     # decoded by hand: text mode would turn CR LF into LF
-    done.stdout, done.stderr = (text.decode('utf-8', 'surrogateescape') for text in (done.stdout, done.stderr))
+    done.stdout, done.stderr = (
+        text.decode('utf-8', 'surrogateescape') for text in (done.stdout, done.stderr)
+    )
     if done.returncode and check:
         die(f'{shlex.join(str(c) for c in command)}: {(done.stderr or done.stdout).strip()[-500:]}')
     return done.stdout if check else done
 
 
-# The fixed identity of commits that the scripts make, so that the same series gives the same commit ids anywhere
-COMMITTER = {'name': 'v7.3.y series', 'email': 'series@localhost', 'date': '2026-01-01T00:00:00Z'}
-
-# A user's git configuration must change neither what is applied nor what is exported
-GIT_ENV = {'GIT_CONFIG_GLOBAL': os.devnull, 'GIT_CONFIG_NOSYSTEM': '1', 'GIT_ATTR_NOSYSTEM': '1', 'LC_ALL': 'C.UTF-8',
-           'GIT_COMMITTER_NAME': COMMITTER['name'], 'GIT_COMMITTER_EMAIL': COMMITTER['email'], 'GIT_EDITOR': 'false'}
-GIT_SET = ['safe.directory=*', 'core.hooksPath=/dev/null', 'core.attributesFile=/dev/null', 'core.excludesFile=/dev/null',
-           'core.autocrlf=false', 'core.eol=lf', 'core.safecrlf=false', 'core.abbrev=auto', 'core.quotePath=true',
-           'core.fsmonitor=false', 'core.whitespace=', 'commit.gpgSign=false', 'tag.gpgSign=false', 'gc.auto=0',
-           'maintenance.auto=false', 'advice.detachedHead=false', 'color.ui=false', 'i18n.commitEncoding=utf-8',
-           'i18n.logOutputEncoding=utf-8', 'apply.whitespace=nowarn', 'am.keepcr=false', 'am.threeWay=false',
-           'am.messageId=false', 'mailinfo.scissors=false', 'rerere.enabled=false', 'merge.conflictStyle=merge',
-           'merge.renames=true', 'merge.directoryRenames=conflict', 'notes.displayRef=', 'log.showSignature=false']
+def flag(name):
+    """Is the variable set to yes? 1 and 0 are the words for it."""
+    value = os.environ.get(name, '')
+    if value not in ('', '0', '1'):
+        die(f'{name}={value}: 1 is meant')
+    return value == '1'
 
 
-def git_command(*arguments):
-    return ['git', *(word for setting in GIT_SET for word in ('-c', setting)), *map(str, arguments)]
+def read_toml(path):
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        return die(f'{shown(path)}: {error}')
 
 
-def git_env(**more):
-    # an outer git (a hook, rebase --exec) exports variables that would redirect ours: None removes them
-    return {**{name: None for name in os.environ if name.startswith('GIT_')}, **GIT_ENV, **more}
+def check_keys(where, table, known):
+    for key in table.keys() - set(known):
+        die(f'{where}: {key}: no such key (known: {" ".join(sorted(known))})')
 
 
-def git(*arguments, cwd=None, env=None, check=True, stdin=None):
-    """git's stdout in linux/ (or cwd), whatever the user's configuration."""
-    return output(git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})), check=check, stdin=stdin)
+def archs():
+    """The architectures that have a guest."""
+    return sorted(path.stem for path in GUEST.glob('*.toml'))
 
 
-def load_record(arch):
-    """guest/ARCH.toml as a dictionary."""
-    path = TOP / 'guest' / f'{arch}.toml'
-    if not path.exists():
-        known = ' '.join(sorted(p.stem for p in path.parent.glob('*.toml') if p.stem != 'tests'))
-        die(f'no architecture {arch} (known: {known})')
-    with open(path, 'rb') as file:
-        try:
-            return tomllib.load(file)
-        except tomllib.TOMLDecodeError as error:
-            die(f'{shown(path)}: {error}')
+def load_machine(arch):
+    """guest/ARCH.toml: the guest's machine."""
+    if arch not in archs():
+        die(f'no architecture {arch} (known: {" ".join(archs())})')
+    return read_toml(GUEST / f'{arch}.toml')

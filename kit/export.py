@@ -1,12 +1,13 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Write series/ from the branches of linux/, and BASE's list of the files they touch."""
 import os
 import shutil
 
-from common import LINUX, TOP, die, git, say
-from series import (SERIES, base_text, busy, exported, patch_files, ranges, same_bytes, save_state, series_changed, topics,
-                    uncommitted)
+from kit.common import LINUX, SERIES, TOP, die, say
+from kit.git import git
+from kit.series import (base_text, busy, exported, patch_files, ranges, same_bytes, save_state,
+                        series_changed, uncommitted)
+from kit.topics import order
 
 
 def put(path, content):
@@ -21,7 +22,7 @@ def main():
         die('no linux/ here: make tree')
     if busy():
         die(f'a {busy()} is under way in linux/: finish or abort it first')
-    last = topics()[-1]
+    last = order()[-1]
     parts = ranges()
     beyond = git('log', '--format=%h %s', f'refs/heads/{last}..HEAD').splitlines()
     if beyond:
@@ -32,8 +33,11 @@ def main():
         different = same_bytes(folder, names)
         text = base_text(parts[-1][2])
         if changed := series_changed(different):
-            die(f'{changed[0]} has changed since linux/ was made from series/ (git pull, an edit) and export would undo that: '
-                'put series/ back (git stash), export, then merge the two')
+            die(
+                f'{changed[0]} has changed since linux/ was made from series/ (git pull, an edit) '
+                f'and export would undo that: '
+                'put series/ back (git stash), export, then merge the two'
+            )
         for topic, files in names.items():
             (SERIES / topic).mkdir(parents=True, exist_ok=True)
             for name in files:
@@ -51,9 +55,12 @@ def main():
         say(f'export: {name}')
     files = uncommitted()
     if files:
-        say(f'export: note: uncommitted changes in linux/ are not exported ({files[0]}{" …" if files[1:] else ""})')
-    say(f'export: {sum(map(len, names.values()))} patches in series/, {len(different)} files changed')
+        say(
+            f'export: note: uncommitted changes in linux/ are not exported '
+            f'({files[0]}{" …" if files[1:] else ""})'
+        )
+    say(
+        f'export: {sum(map(len, names.values()))} patches in series/, {len(different)} files '
+        f'changed'
+    )
 
-
-if __name__ == '__main__':
-    main()

@@ -1,34 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures a topic: base and patched booted in turn, the same program in both. One code for run, bench and table.
+"""Measures topics: base and patched booted in turn, the same program in both.
 
-What is particular to TOPIC is in measure_TOPIC.py (dashes as underscores):
-    measure(runs, rounds)   ([rows of the record], accelerator)
-    cells(data)             (head, lines) of the table
-    note(data)              what to know below the table
-    plot(data, pyplot)      a figure
+A record is {topic, base, accelerator, command, rows}. A row has `metric`, `unit`, `better` (lower
+or higher), `base`, `patched`, `ratio` (how many times better patched is; None: patched is nothing),
+`runs`, and `min` and `max`: the smallest and largest ratio of one boot of each kernel.
+
+What is particular to a topic is in its measure.py:
+    measure(runs, rounds)     ([rows], accelerator)
+    quick(runs, rounds)       for `make run`: yields (rows so far, accelerator) after each pair
+    HEAD, describe(row)       titles and cells of the columns that say what a row is
+    cover(row)                is it in the cover letter's table?
+    note(record)              what to know below the table
+    plot(record, pyplot)      a figure
 """
-import importlib
+import json
 import re
 import statistics
-import textwrap
 import time
-from pathlib import Path
 
-import guest
-import kernel
-from common import die, say, shown
+from kit import guest, selftests, topics
+from kit.common import SERIES, die, say, shown
+from kit.trees import ROOTS, release
 
 LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
-
-
-def topics():
-    return sorted(path.stem.removeprefix('measure_').replace('_', '-') for path in Path(__file__).parent.glob('measure_*.py'))
-
-
-def topic_module(topic):
-    if topic not in topics():
-        die(f'no benchmark for topic {topic} (known: {" ".join(topics())})')
-    return importlib.import_module(f'measure_{topic.replace("-", "_")}')
+TREES = ('base', 'patched')
 
 
 def figures_of(arch, image, job, files, options, what):
@@ -40,7 +35,8 @@ def figures_of(arch, image, job, files, options, what):
         if found:
             figures.setdefault(found[1], []).append(float(found[2]))
 
-    ended = guest.run_guest(arch, image, job, files, options, name='bench', what=what, on_line=on_line)
+    ended = guest.run_guest(arch, image, job, files, options, name='bench', what=what,
+                            on_line=on_line)
     if ended.status != guest.OK:
         say(ended.detail)
         die(f'{what}: {ended.message}', ended.status)
@@ -50,12 +46,12 @@ def figures_of(arch, image, job, files, options, what):
 
 
 def selftest(arch, program):
-    """The file of a selftest SUITE/PROGRAM, built from the patched tree: one binary for both kernels."""
-    suite, name = kernel.suite_of('patched', program)
-    file = kernel.selftests(arch, 'patched', [suite], [program])[suite] / name
-    if not file.exists():
-        die(f'linux/ has no tools/testing/selftests/{program}: is the series applied?')
-    return file
+    """The file of a selftest SUITE/PROGRAM: one binary for both kernels, built from the patched
+    tree, or from the series' when that is the user's own and has it not."""
+    tree = 'patched'
+    if 'series' in ROOTS and not selftests.has(tree, program):
+        tree = 'series'
+    return selftests.build(arch, tree, [program])[program]
 
 
 def warn_if_busy(seconds=1):
@@ -68,37 +64,54 @@ def warn_if_busy(seconds=1):
     spent = [after - then for then, after in zip(before, times())]
     share = 1 - (spent[3] + spent[4]) / (sum(spent) or 1)    # idle, iowait
     if share > 0.05:
-        say(f'warning: the host is {share:.0%} busy with something else: two vCPUs need two idle CPUs, the ratios will be too low')
+        say(f'warning: the host is {share:.0%} busy with something else: two vCPUs need two idle '
+            'CPUs, the ratios will be too low')
 
 
 def row(metric, before, after, unit='s', **more):
-    """before, after: one list of figures per run; min and max are the ratio's over the runs."""
-    base, patched = (statistics.median([value for run in runs for value in run]) for runs in (before, after))
-    ratios = [statistics.median(one) / statistics.median(other) for one, other in zip(before, after)]
-    return {'metric': metric, **more, 'unit': unit, 'better': 'lower', 'base': round(base, 6), 'patched': round(patched, 6),
-            'ratio': round(base / patched, 3), 'runs': len(before), 'min': round(min(ratios), 3), 'max': round(max(ratios), 3)}
+    """before, after: one list of figures per boot of each kernel; lower is better."""
+    base, patched = (statistics.median([value for run in runs for value in run])
+                     for runs in (before, after))
+    ratios = [statistics.median(one) / statistics.median(other)
+              for one, other in zip(before, after)]
+    return {'metric': metric, **more, 'unit': unit, 'better': 'lower', 'base': round(base, 6),
+            'patched': round(patched, 6), 'ratio': round(base / patched, 3), 'runs': len(before),
+            'min': round(min(ratios), 3), 'max': round(max(ratios), 3)}
 
 
-def record(topic, command, what='measure', **how):
-    rows, accelerator = getattr(topic_module(topic), what)(**how)
-    version = kernel.release('base')
-    return {'topic': topic, 'base': f'v{version}', 'accelerator': accelerator.split(',')[0], 'command': command, 'rows': rows}
+def record(topic, command, rows, accelerator):
+    return {'topic': topic, 'base': f'v{release("base")}',
+            'accelerator': accelerator.split(',')[0], 'command': command, 'rows': rows}
 
 
-def text_table(data):
-    topic = topic_module(data['topic'])
-    head, lines = topic.cells(data)
-    left = [not re.match(r'[\d.]', lines[0][column]) for column in range(len(head))] if lines else []
-    widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
-    show = ['  '.join(cell.ljust(width) if is_left else cell.rjust(width) for cell, width, is_left in zip(line, widths, left)).rstrip()
-            for line in [head, *lines]]
-    return '\n'.join([*show, '', textwrap.fill(topic.note(data).replace('`', ''), 75, break_on_hyphens=False)])
+def path_of(topic):
+    return SERIES / topic / 'bench.json'
 
 
-def markdown_table(data):
-    topic = topic_module(data['topic'])
-    head, lines = topic.cells(data)
-    left = [not re.match(r'[\d.]', cell) for cell in lines[0]] if lines else [True] * len(head)
-    rule = ['---' if is_left else '---:' for is_left in left]
-    show = ['| ' + ' | '.join(line) + ' |' for line in [head, rule, *lines]]
-    return '\n'.join([*show, '', topic.note(data)])
+def load(topic):
+    """The recorded benchmark, or None."""
+    path = path_of(topic)
+    if not path.exists():
+        return None
+    try:
+        return json.loads(path.read_text())
+    except ValueError as error:
+        return die(f'{shown(path)}: {error}')
+
+
+def save(data, path):
+    """A row a line, for readable diffs; the last record stays until the new one is whole."""
+    rows = ',\n'.join('    ' + json.dumps(row) for row in data['rows'])
+    head = ',\n'.join(f'  {json.dumps(key)}: {json.dumps(value)}'
+                      for key, value in data.items() if key != 'rows')
+    try:
+        part = path.with_suffix('.part')
+        part.write_text(f'{{\n{head},\n  "rows": [\n{rows}\n  ]\n}}\n')
+        part.rename(path)
+    except OSError as error:
+        die(f'{path.name}: {error.strerror}')
+
+
+def quick_topics():
+    """Those that `make run` can show."""
+    return [topic for topic in topics.measured() if hasattr(topics.benchmark(topic), 'quick')]

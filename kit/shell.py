@@ -1,19 +1,22 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""scripts/shell ARCH [FLAVOUR [TREE]]: the kernel, built and booted, with a shell on this terminal."""
-import argparse
-import sys
+"""make shell: a kernel, built and booted, with a shell on this terminal."""
+import os
+from pathlib import Path
 
-import guest
-import kernel
+from kit import build, guest
+from kit.common import die, flag
+from kit.qemu import Options
 
-arguments = argparse.ArgumentParser(description=__doc__)
-arguments.add_argument('arch')
-arguments.add_argument('flavour', nargs='?', default='plain')
-arguments.add_argument('tree', nargs='?', default='patched')
-arguments.add_argument('--cpus', type=int, default=0)
-arguments.add_argument('--mem', default='')
-arguments.add_argument('--append', default='')
-given = arguments.parse_args()
-options = guest.Options(cpus=given.cpus, memory=given.mem, append=given.append)
-sys.exit(guest.shell(given.arch, kernel.build(given.arch, given.flavour, given.tree), options))
+
+def main():
+    arch = os.environ.get('ARCH') or 'x86_64'
+    flavour, share = os.environ.get('FLAVOUR') or 'plain', os.environ.get('SHARE', '')
+    if share:
+        share = str(Path(share).expanduser().resolve())
+        if not Path(share).is_dir():
+            die(f'SHARE={share}: no such folder')
+        flavour += '+share'
+    options = Options(cpus=int(os.environ.get('CPUS') or 0), memory=os.environ.get('MEM', ''),
+                      iommu=os.environ.get('IOMMU', ''), append=os.environ.get('APPEND', ''))
+    image = build.build(arch, flavour, os.environ.get('TREE') or 'patched')
+    return guest.shell(arch, image, options, share, flag('GDB'))

@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# deps [ARCH...]: installs the Debian packages that are missing, or names them.
-# Shell only as far as Python itself: a fresh machine may have none.
+# The way to Python: a fresh machine may have none. Then `python3 -m kit "$@"`.
 set -eu
 if ! command -v python3 >/dev/null; then
 	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
@@ -20,4 +19,5 @@ if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
 	echo "deps: $(python3 --version) is too old: 3.11 or newer is needed" >&2
 	exit 1
 fi
-exec python3 "$(dirname "$0")/packages.py" "$@"
+cd "$(dirname "$0")/.."
+exec python3 -m kit "$@"

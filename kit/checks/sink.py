@@ -12,7 +12,9 @@ class Handler(socketserver.StreamRequestHandler):
             verb = line.strip().upper()
             if verb.startswith(b'EHLO'):
                 self.answer('250-sink\r\n250 8BITMIME')
-            elif verb.startswith(b'RCPT TO:') and self.server.refuses and self.server.refuses in line:
+            elif (
+                verb.startswith(b'RCPT TO:') and self.server.refuses and self.server.refuses in line
+            ):
                 self.answer('550 nobody of that name')
             elif verb.startswith(b'RCPT TO:'):
                 recipients.append(line.partition(b'<')[2].partition(b'>')[0].decode())
@@ -36,7 +38,8 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 class Sink(socketserver.ThreadingTCPServer):
-    """with Sink() as sink: sink.mails is [(recipients, bytes)], in the order they came; an address with `refuses` in it gets none."""
+    """with Sink() as sink: sink.mails is [(recipients, bytes)], in the order they came; an address
+    with `refuses` in it gets none."""
     daemon_threads = True
 
     def __init__(self, refuses=b''):
@@ -46,7 +49,9 @@ class Sink(socketserver.ThreadingTCPServer):
 
     def configuration(self):
         """A git configuration that sends to it, as a file's text."""
-        return f'[sendemail]\n smtpServer = 127.0.0.1\n smtpServerPort = {self.server_address[1]}\n smtpEncryption =\n'
+        return (
+            f'[sendemail]\n smtpServer = 127.0.0.1\n smtpServerPort = '
+            f'{self.server_address[1]}\n smtpEncryption =\n')
 
     def __exit__(self, *_):
         self.shutdown()

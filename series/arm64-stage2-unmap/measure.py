@@ -29,12 +29,12 @@ MODES = {
     'protected': 'kvm-arm.mode=protected',
     'nested': 'kvm-arm.mode=nested',
 }
-WORDS = {'delete': 'memslot deleted', 'discard': 'MADV_DONTNEED', 'close': 'VM closed'}
+WORDS = {'delete': 'slot deleted', 'discard': 'DONTNEED', 'close': 'VM closed'}
 COSTS = {
     'unmap_instructions': 'unmap alone',
-    'unmap_instructions_task': 'unmap, task',
+    'unmap_instructions_task': 'unmap, RT task',
     'dirty_log_instructions': 'dirty_log_perf_test',
-    'page_table_test_instructions': 'kvm_page_table_test',
+    'page_table_test_instructions': 'page_table_test',
     'l2_progress': 'passes of an L2 guest',
     'range_invalidations': 'invalidations',
 }
@@ -227,11 +227,11 @@ def describe(each):
     """The cells that say what a row is."""
     if each['metric'] == 'wakeup_latency_us':
         slots = f', {each["slots"]} slots' if each['slots'] > 1 else ''
-        what = f'{WORDS[each["operation"]]}, {each["mib"]} MiB{slots}, us'
+        what = f'{WORDS[each["operation"]]}, {each["mib"]}M{slots}, us'
     else:
         what = COSTS.get(each['metric'], each['metric'].replace('_', ' '))
         if 'mib' in each and each['metric'].startswith('unmap'):
-            what += f', {each["mib"]} MiB'
+            what += f', {each["mib"]}M'
         if 'mapped_pages' in each:
             what += f', {each["mapped_pages"]} mapped'
     return [what, each['mode'], each['cpu']]
@@ -240,7 +240,7 @@ def describe(each):
 def cover(each):
     """The sizes that matter, each mode and CPU once, and what got worse."""
     if each['metric'] == 'wakeup_latency_us':
-        return each['mib'] == 1024 or each['mode'] == 'protected' or each['operation'] == 'close'
+        return each['mib'] == 1024 or each['mode'] == 'protected'
     if each['metric'].startswith('unmap_instructions'):
         return (each['mode'], each['cpu']) in (('vhe', 'max'), ('protected', 'max'))
     return True

@@ -233,4 +233,3 @@ def make(path):
     if path:
         ORIGIN.write_text(str(Path(path).expanduser().resolve()))
     say(f'base: linux/ is Linux {version}, {source}')
-

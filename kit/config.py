@@ -90,5 +90,3 @@ def configure(arch, flavour, tree):
     if wrong:
         (folder / '.config').unlink()
         die(f'{tree} {arch} {flavour}: {len(wrong)} requested symbol(s) missing from .config')
-
-

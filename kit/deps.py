@@ -138,4 +138,3 @@ def main(verb='deps'):
             f'still missing after the installation: {" ".join([*packages, *qemu])} '
             f'(build/log/install.log)'
         )
-

@@ -63,4 +63,3 @@ def main():
         f'export: {sum(map(len, names.values()))} patches in series/, {len(different)} files '
         f'changed'
     )
-

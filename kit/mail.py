@@ -308,4 +308,3 @@ def send(files):
         cwd=TOP,
         timeout=600,
     )
-

@@ -9,8 +9,8 @@ if ! command -v python3 >/dev/null; then
 	fi
 	echo "deps: installing python3" >&2
 	export DEBIAN_FRONTEND=noninteractive
-	{ apt-get install -qq -y --no-install-recommends python3 ||
-		{ apt-get update -qq && apt-get install -qq -y --no-install-recommends python3; }; } >/dev/null || {
+	install='apt-get install -qq -y --no-install-recommends python3'
+	{ $install || { apt-get update -qq && $install; }; } >/dev/null || {
 		echo "deps: apt-get could not install python3" >&2
 		exit 1
 	}

@@ -50,4 +50,3 @@ def main(keep=False):
     git('symbolic-ref', 'HEAD', f'refs/heads/{last}')
     save_state()
     say(f'tree: linux/ is what series/ describes, on the branch {last}')
-

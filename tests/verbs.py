@@ -63,7 +63,8 @@ class Verbs(unittest.TestCase):
 
     def verb(self, *words, **env):
         here = {'LINUX': str(self.toy)} if words[0] in ('base', 'mail') else {}
-        return self.call(sys.executable, '-m', 'kit', *words, **{'KIT_NO_SETUP': '1', **here, **env})
+        env = {'KIT_NO_SETUP': '1', **here, **env}
+        return self.call(sys.executable, '-m', 'kit', *words, **env)
 
     def good(self, *words, **env):
         done = self.verb(*words, **env)
@@ -414,6 +415,108 @@ class Verbs(unittest.TestCase):
         self.assertIn(
             f'base-commit: {self.git("rev-parse", "HEAD", cwd=self.toy)}'.encode(), mails[0][1]
         )
+
+    # arguments
+
+    def test_what_would_be_ignored_is_an_error(self):
+        self.bad('bench', says='FULL= means nothing to bench', FULL='1')
+        self.bad('tree', says='TEST= means nothing to tree', TEST='x', LINUX='')
+        self.bad('export', says='LINUX= means nothing to export', LINUX='/x')
+        self.bad('test', says='BASE= goes with LINUX=', BASE='v7.3.4')
+
+    def test_arch_that_is_exported(self):
+        shutil.copy(TOP / 'Makefile', self.top)
+        done = self.call('make', 'help', ARCH='arm64')
+        self.assertIn('ARCH= or BASE= is exported', done.stderr)
+        self.assertEqual(self.call('make', 'help', 'ARCH=arm64').returncode, 0)
+
+    def test_base_that_is_there_from_elsewhere(self):
+        self.good('base')
+        self.good('base')
+        other = self.work / 'other'
+        shutil.copytree(self.toy, other)
+        self.bad('base', says='would be ignored', LINUX=str(other))
+
+    def test_newest_release_of_a_tree(self):
+        self.git('init', '-q', cwd=self.toy)
+        for sublevel in (4, 5, 10):
+            (self.toy / 'Makefile').write_text(MAKEFILE.format(sublevel))
+            self.git('add', '-A', cwd=self.toy)
+            self.git('commit', '-q', '-m', 'x', cwd=self.toy)
+            self.git('tag', f'v7.3.{sublevel}', cwd=self.toy)
+        self.assertIn('linux/ is Linux 7.3.10', self.good('base'))
+
+    # topics
+
+    def boots(self):
+        script = 'from kit import boots, topics\n' \
+                 'print([(b["arch"], b.get("iommu"), b.get("cpus"), len(b["test"])) ' \
+                 'for b in boots.chosen()], [c["name"] for c in topics.compiled()], ' \
+                 'topics.config(["x86_64-debug"]))'
+        done = self.call(sys.executable, '-c', script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_a_fifth_topic(self):
+        """CONTRIBUTING.md's example, followed."""
+        page = (TOP / 'CONTRIBUTING.md').read_text()
+        shutil.copytree(TOP / 'guest', self.top / 'guest')
+        self.two_topics()
+        without = self.boots()
+        commands = page.partition('## A fifth topic')[2].partition('    # commits')[0]
+        for line in commands.splitlines():
+            if line.startswith('    '):
+                self.assertEqual(self.call('sh', '-c', line).returncode, 0, line)
+        self.commit('kernel/fifth.c', '', 'new\n', 'fifth: add it\n\nWhy.')
+        self.good('export')
+        self.assertTrue((self.top / 'series/fifth/0001-fifth-add-it.patch').exists())
+        text = page.partition('```toml\n')[2].partition('```')[0]
+        (self.top / 'series/fifth/topic.toml').write_text(text)
+        self.assertEqual(self.boots(), "[('x86_64', 'virtio', None, 1), "
+                         "('x86_64', 'virtio', 4, 1)] ['up'] [(PosixPath('" + str(self.top) +
+                         "/series/fifth/topic.toml'), "
+                         "{'PROC_PID_CPUSET': 'y'})]\n")
+        # and taken away
+        shutil.rmtree(self.top / 'series/fifth')
+        (self.top / 'series/order').write_text('one\ntwo\n')
+        self.assertEqual(self.boots(), without)
+        self.good('tree')
+
+    def test_each_topic_taken_away(self):
+        """What is left of this repository's own topics still says what to boot and to compile."""
+        for name in ('kit', 'guest', 'series'):
+            shutil.rmtree(self.top / name, ignore_errors=True)
+            shutil.copytree(TOP / name, self.top / name,
+                            ignore=shutil.ignore_patterns('__pycache__', '*.patch'))
+        order = (self.top / 'series/order').read_text().split()
+        for topic in order:
+            (self.top / 'series/order').write_text(''.join(f'{each}\n' for each in order
+                                                           if each != topic))
+            shutil.move(self.top / 'series' / topic, self.work / 'away')
+            self.assertNotIn(topic, self.boots())
+            shutil.move(self.work / 'away', self.top / 'series' / topic)
+
+    # CI
+
+    def ci(self, check, test, **env):
+        """.ci/run with a Makefile of these two recipes: (exit status, its last line)."""
+        shutil.copytree(TOP / '.ci', self.top / '.ci')
+        (self.top / 'Makefile').write_text(f'check:\n\t@{check}\ntest:\n\t@{test}\n')
+        done = self.call('sh', '.ci/run', **env)
+        shutil.rmtree(self.top / '.ci')
+        return done.returncode, done.stdout.splitlines()[-1]
+
+    def test_sums_of_ci(self):
+        good = 'echo 3 passed, 0 failed, 1 skipped'
+        bad = 'echo 2 passed, 1 failed, 0 skipped; exit 1'
+        self.assertEqual(self.ci(good, good), (0, '6 passed, 0 failed, 2 skipped'))
+        self.assertEqual(self.ci(bad, good), (1, '5 passed, 1 failed, 1 skipped'))
+        # an exit status or a closing line that says otherwise
+        self.assertEqual(self.ci(f'{good}; exit 1', good), (1, '6 passed, 1 failed, 2 skipped'))
+        self.assertEqual(self.ci('true', good), (1, '3 passed, 1 failed, 1 skipped'))
+        narrowed = 'echo $${#TEST} passed, $${#ARCH} failed, $${#FULL} skipped'
+        self.assertEqual(self.ci(narrowed, narrowed, TEST='x', ARCH='arm64', FULL='1'),
+                         (0, '0 passed, 0 failed, 0 skipped'))
 
 
 if __name__ == '__main__':

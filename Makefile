@@ -1,45 +1,47 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# The front door: each verb is one line, the programs are in scripts/.
+# The front door: each verb is one line, the programs are in kit/.
 # Variables given to make (ARCH=, TEST=, TOPIC=, LINUX= ...) reach them through the environment.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run bench test check shell mail tree export setup deps clean
+.PHONY: help run bench test check shell mail tree tables export deps clean
+
+# who builds kernels may have these exported for something else
+ifneq ($(filter environment,$(origin ARCH) $(origin BASE)),)
+$(error ARCH= or BASE= is exported: say `make VERB ARCH=...`, or unset it)
+endif
 
 help:    ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-run: setup    ## the main job: base and patched kernels pin a guest's memory side by side, with a table of seconds
-	@scripts/run
+run:    ## the main job: base and patched side by side [LINUX=own tree BASE=commit TOPIC= RUNS=]
+	@sh kit/start.sh run
 
-bench: setup    ## the same, recorded: bench/TOPIC.json and plots [TOPIC=padata-vfio] [SWEEP=1]
-	@scripts/bench $(TOPIC)
+test:    ## kernels booted, tests in them [TEST=pattern ARCH= FLAVOUR= IOMMU= FULL=1 LINUX= BASE=]
+	@sh kit/start.sh test
 
-test: setup    ## debug kernels booted; kselftests, KUnit suites and upstream's tests in them [TEST=pattern ARCH=...]
-	@scripts/test
+shell:    ## a shell in the patched kernel [ARCH= FLAVOUR= TREE=base IOMMU= SHARE=/path GDB=1 LINUX=]
+	@sh kit/start.sh shell
 
-check: setup    ## everything static: applies, round trip, each patch builds, checkpatch, docs, mail [CHECK=...]
-	@scripts/check
+bench:    ## a topic measured and recorded: series/TOPIC/bench.json, picture, tables [TOPIC= RUNS=]
+	@sh kit/start.sh bench
 
-shell: setup    ## the patched kernel, booted, with a shell [ARCH=x86_64|arm64|powerpc]
-	@scripts/shell $(or $(ARCH),x86_64)
+check:    ## everything static: applies, round trip, each patch compiles, mail [CHECK=names FULL=1]
+	@sh kit/start.sh check
 
-mail: setup    ## the series as mail, into an mbox; SEND=1 sends it [TOPIC=... TO=...]
-	@scripts/mail
+mail:    ## a topic as mail, into an mbox; SEND=1 sends it [TOPIC= TO= LINUX=tree with the tag]
+	@sh kit/start.sh mail
 
-tree: deps    ## linux/ made from series/ (refuses to lose work there) [LINUX=/path/to/a/v7.3.y/tree]
-	@scripts/base
-	@scripts/tree
+tree:    ## linux/ made from series/ (refuses to lose work there) [LINUX=/path/to/a/v7.3.y/tree]
+	@sh kit/start.sh tree
 
 export:    ## series/ written from the commits in linux/
-	@scripts/export
+	@sh kit/start.sh export
 
-deps:    ## the Debian packages that are missing, installed (as root) or named [ARCH=...]
-	@scripts/deps $(ARCH)
+tables:    ## the pages' tables written from series/*/bench.json
+	@sh kit/start.sh tables
 
-# What the other verbs stand on: a linux/ with work of its own in it is used as it is
-setup: deps
-	@scripts/base
-	@scripts/tree --keep
+deps:    ## the Debian packages that are missing, installed (as root) or named [ARCH=]
+	@sh kit/start.sh deps
 
 clean:    ## build/ deleted; linux/ stays
 	@git -C linux worktree list --porcelain 2>/dev/null | sed -n 's/^worktree //p' | grep "^$(CURDIR)/build/" | xargs -r rm -rf

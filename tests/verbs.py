@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""base, tree, export and mail on a toy kernel of three files: bad input gets one line, and nothing is lost."""
+"""base, tree, export and mail on a toy kernel of three files: bad input gets one line, and nothing
+is lost."""
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-from sink import Sink
+from kit.checks.sink import Sink
 
 TOP = Path(__file__).resolve().parent.parent
 MAKEFILE = 'VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = {}\nEXTRAVERSION =\n'
@@ -28,7 +30,9 @@ class Verbs(unittest.TestCase):
         self.top = self.work / name
         self.linux = self.top / 'linux'
         (self.top / 'series').mkdir(parents=True)
-        shutil.copytree(TOP / 'scripts', self.top / 'scripts', ignore=shutil.ignore_patterns('__pycache__'))
+        shutil.copytree(
+            TOP / 'kit', self.top / 'kit', ignore=shutil.ignore_patterns('__pycache__')
+        )
         (self.top / 'BASE').write_text('version 7.3.4\n')
         (self.top / 'series' / 'order').write_text('one\ntwo\n')
 
@@ -40,12 +44,27 @@ class Verbs(unittest.TestCase):
         (self.toy / 'kernel/b.c').write_text(CODE)
 
     def call(self, *command, cwd=None, **env):
-        whole = {'PATH': os.environ['PATH'], 'HOME': str(self.home), 'PYTHONDONTWRITEBYTECODE': '1', **env}
-        return subprocess.run(command, cwd=cwd or self.top, env=whole, capture_output=True, text=True, timeout=60, check=False,
-                              stdin=subprocess.DEVNULL)
+        whole = {
+            'PATH': os.environ['PATH'],
+            'HOME': str(self.home),
+            'PYTHONDONTWRITEBYTECODE': '1',
+            **env,
+        }
+        return subprocess.run(
+            command,
+            cwd=cwd or self.top,
+            env=whole,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
 
     def verb(self, *words, **env):
-        return self.call(f'scripts/{words[0]}', *words[1:], **{'LINUX': str(self.toy), **env})
+        here = {'LINUX': str(self.toy)} if words[0] in ('base', 'mail') else {}
+        env = {'KIT_NO_SETUP': '1', **here, **env}
+        return self.call(sys.executable, '-m', 'kit', *words, **env)
 
     def good(self, *words, **env):
         done = self.verb(*words, **env)
@@ -60,13 +79,17 @@ class Verbs(unittest.TestCase):
 
     def git(self, *words, cwd=None):
         identity = ['-c', 'user.name=A Developer', '-c', 'user.email=developer@example.com']
-        done = self.call('git', '-c', 'init.defaultBranch=main', *identity, *words, cwd=cwd or self.linux)
+        done = self.call(
+            'git', '-c', 'init.defaultBranch=main', *identity, *words, cwd=cwd or self.linux
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.strip()
 
     def commit(self, path, old, new, message, cwd=None):
         file = (cwd or self.linux) / path
-        file.write_text((file.read_text() if file.exists() else '').replace(old, new) if old else new)
+        file.write_text(
+            (file.read_text() if file.exists() else '').replace(old, new) if old else new
+        )
         self.git('add', '-A', cwd=cwd)
         self.git('commit', '-q', '-m', message, cwd=cwd)
 
@@ -78,16 +101,33 @@ class Verbs(unittest.TestCase):
         self.commit('kernel/a.c', 'line 5\n', 'LINE 5\n', 'a: first\n\nWhy.')
         self.git('checkout', '-q', 'two')
         self.git('reset', '-q', '--hard', 'one')
-        self.commit('kernel/new.c', '', 'new\n', 'new: second, with ümlaut and an exceedingly long subject to be folded\n\nWhy.')
+        self.commit(
+            'kernel/new.c',
+            '',
+            'new\n',
+            'new: second, with ümlaut and an exceedingly long subject to be folded\n\nWhy.',
+        )
         self.good('export')
 
     def patches(self):
-        return {str(path.relative_to(self.top)): path.read_bytes() for path in sorted(self.top.glob('series/*/*.patch'))}
+        return {
+            str(path.relative_to(self.top)): path.read_bytes()
+            for path in sorted(self.top.glob('series/*/*.patch'))
+        }
 
     def state(self):
         """All that must not be lost in linux/."""
-        files = {path: path.read_bytes() for path in self.linux.rglob('*') if path.is_file() and '.git' not in path.parts}
-        return files, self.git('for-each-ref'), self.git('symbolic-ref', 'HEAD'), self.git('stash', 'list')
+        files = {
+            path: path.read_bytes()
+            for path in self.linux.rglob('*')
+            if path.is_file() and '.git' not in path.parts
+        }
+        return (
+            files,
+            self.git('for-each-ref'),
+            self.git('symbolic-ref', 'HEAD'),
+            self.git('stash', 'list'),
+        )
 
     # base
 
@@ -95,7 +135,9 @@ class Verbs(unittest.TestCase):
         self.good('base')
         first = self.git('rev-parse', 'base')
         self.repository('another')
-        (self.home / '.gitconfig').write_text('[core]\n autocrlf = true\n[user]\n name = x\n[commit]\n gpgSign = true\n')
+        (self.home / '.gitconfig').write_text(
+            '[core]\n autocrlf = true\n[user]\n name = x\n[commit]\n gpgSign = true\n'
+        )
         self.git('init', '-q', cwd=self.toy)
         self.git('add', '-A', cwd=self.toy)
         self.git('-c', 'commit.gpgSign=false', 'commit', '-q', '-m', 'x', cwd=self.toy)
@@ -160,8 +202,13 @@ class Verbs(unittest.TestCase):
     def test_round_trip(self):
         self.two_topics()
         before, base = self.patches(), (self.top / 'BASE').read_bytes()
-        self.assertEqual(list(before), ['series/one/0001-a-first.patch',
-                                        'series/two/0001-new-second-with-mlaut-and-an-exceedingly-long-subjec.patch'])
+        self.assertEqual(
+            list(before),
+            [
+                'series/one/0001-a-first.patch',
+                'series/two/0001-new-second-with-mlaut-and-an-exceedingly-long-subjec.patch',
+            ],
+        )
         self.assertIn(b'kernel/a.c', base)
         self.assertNotIn(b'kernel/new.c', base)
         shutil.rmtree(self.linux)
@@ -222,7 +269,9 @@ class Verbs(unittest.TestCase):
     def test_patch_that_does_not_apply(self):
         self.two_topics()
         path = self.top / 'series/one/0001-a-first.patch'
-        path.write_bytes(path.read_bytes().replace(b'-line 5', b'-line five').replace(b' line 4', b' line four'))
+        path.write_bytes(
+            path.read_bytes().replace(b'-line 5', b'-line five').replace(b' line 4', b' line four')
+        )
         before = self.state()
         self.bad('tree', says='0001-a-first.patch ("a: first") of topic one does not apply')
         self.assertEqual(self.state(), before)
@@ -281,18 +330,30 @@ class Verbs(unittest.TestCase):
     def mail(self, refuses=b'', **env):
         """(exit status, what was said, mails) of topic two, sent to a server that keeps it."""
         with Sink(refuses) as sink:
-            (self.home / '.gitconfig').write_text(sink.configuration() + '[user]\n name = A Sender\n email = sender@example.com\n')
-            done = self.verb('mail', TOPIC='two', GIT_CEILING_DIRECTORIES=str(self.work), GIT_CONFIG_NOSYSTEM='1', **{'SEND': '1', **env})
+            (self.home / '.gitconfig').write_text(
+                sink.configuration() + '[user]\n name = A Sender\n email = sender@example.com\n'
+            )
+            done = self.verb(
+                'mail',
+                TOPIC='two',
+                GIT_CEILING_DIRECTORIES=str(self.work),
+                GIT_CONFIG_NOSYSTEM='1',
+                **{'SEND': '1', **env},
+            )
             self.assertNotIn('Traceback', done.stderr)
             return done.returncode, done.stderr, sink.mails
 
     def mailable(self):
         """two_topics() and a cover letter; whom get_maintainer names, and what checkpatch finds."""
         (self.toy / 'scripts').mkdir()
-        (self.toy / 'scripts/get_maintainer.pl').write_text('print qq("A Maintainer (Firm)" <one\\@example.com> (maintainer:TOY)\\n'
-                                                            'A Reader <two\\@example.com> (reviewer:TOY)\\n'
-                                                            'list\\@example.com (open list:TOY)\\n);\n')
-        (self.toy / 'scripts/checkpatch.pl').write_text('exit 0 unless -e "../found"; print "a finding\\n"; exit 1;\n')
+        (self.toy / 'scripts/get_maintainer.pl').write_text(
+            'print qq("A Maintainer (Firm)" <one\\@example.com> (maintainer:TOY)\\n'
+            'A Reader <two\\@example.com> (reviewer:TOY)\\n'
+            'list\\@example.com (open list:TOY)\\n);\n'
+        )
+        (self.toy / 'scripts/checkpatch.pl').write_text(
+            'exit 0 unless -e "../found"; print "a finding\\n"; exit 1;\n'
+        )
         self.two_topics()
         (self.linux / 'kernel/new.c').write_text(CODE)
         self.git('commit', '-q', '-a', '--amend', '--no-edit')
@@ -309,7 +370,10 @@ class Verbs(unittest.TestCase):
         self.assertIn(f'base-commit: {self.git("rev-parse", "base")}'.encode(), mails[0][1])
         self.assertIn(b'\nSigned-off-by: A Sender <sender@example.com>\n', mails[1][1])
         # topic two was mailed on the base, not on topic one
-        self.assertEqual(self.git('rev-parse', 'sent/two/v1^', 'sent/two/v1-base'), '\n'.join([self.git('rev-parse', 'base')] * 2))
+        self.assertEqual(
+            self.git('rev-parse', 'sent/two/v1^', 'sent/two/v1-base'),
+            '\n'.join([self.git('rev-parse', 'base')] * 2),
+        )
 
         (self.linux / 'kernel/new.c').write_text(f'{CODE}newer\n')
         self.git('commit', '-q', '-a', '--amend', '--no-edit')
@@ -335,7 +399,9 @@ class Verbs(unittest.TestCase):
         (self.top / 'found').unlink()
         # a trial
         status, said, mails = self.mail(TO='me@example.com')
-        self.assertEqual((status, [recipients for recipients, _ in mails]), (0, [['me@example.com']] * 2), said)
+        self.assertEqual(
+            (status, [recipients for recipients, _ in mails]), (0, [['me@example.com']] * 2), said
+        )
         self.assertEqual(self.git('tag'), 'base')
 
     def test_mail_of_a_base_that_others_have(self):
@@ -346,11 +412,111 @@ class Verbs(unittest.TestCase):
         self.git('tag', '-a', '-m', 'x', 'v7.3.4', cwd=self.toy)
         status, said, mails = self.mail()
         self.assertEqual(status, 0, said)
-        self.assertIn(f'base-commit: {self.git("rev-parse", "HEAD", cwd=self.toy)}'.encode(), mails[0][1])
+        self.assertIn(
+            f'base-commit: {self.git("rev-parse", "HEAD", cwd=self.toy)}'.encode(), mails[0][1]
+        )
 
-    def test_sweep_of_what_has_none(self):
-        self.bad('bench', 'iova-compaction', says='no sweep of topic iova-compaction (known: padata-vfio)', SWEEP='1')
-        self.bad('bench', says='1 is meant', SWEEP='yes')
+    # arguments
+
+    def test_what_would_be_ignored_is_an_error(self):
+        self.bad('bench', says='FULL= means nothing to bench', FULL='1')
+        self.bad('tree', says='TEST= means nothing to tree', TEST='x', LINUX='')
+        self.bad('export', says='LINUX= means nothing to export', LINUX='/x')
+        self.bad('test', says='BASE= goes with LINUX=', BASE='v7.3.4')
+
+    def test_arch_that_is_exported(self):
+        shutil.copy(TOP / 'Makefile', self.top)
+        done = self.call('make', 'help', ARCH='arm64')
+        self.assertIn('ARCH= or BASE= is exported', done.stderr)
+        self.assertEqual(self.call('make', 'help', 'ARCH=arm64').returncode, 0)
+
+    def test_base_that_is_there_from_elsewhere(self):
+        self.good('base')
+        self.good('base')
+        other = self.work / 'other'
+        shutil.copytree(self.toy, other)
+        self.bad('base', says='would be ignored', LINUX=str(other))
+
+    def test_newest_release_of_a_tree(self):
+        self.git('init', '-q', cwd=self.toy)
+        for sublevel in (4, 5, 10):
+            (self.toy / 'Makefile').write_text(MAKEFILE.format(sublevel))
+            self.git('add', '-A', cwd=self.toy)
+            self.git('commit', '-q', '-m', 'x', cwd=self.toy)
+            self.git('tag', f'v7.3.{sublevel}', cwd=self.toy)
+        self.assertIn('linux/ is Linux 7.3.10', self.good('base'))
+
+    # topics
+
+    def boots(self):
+        script = 'from kit import boots, topics\n' \
+                 'print([(b["arch"], b.get("iommu"), b.get("cpus"), len(b["test"])) ' \
+                 'for b in boots.chosen()], [c["name"] for c in topics.compiled()], ' \
+                 'topics.config(["x86_64-debug"]))'
+        done = self.call(sys.executable, '-c', script)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_a_fifth_topic(self):
+        """CONTRIBUTING.md's example, followed."""
+        page = (TOP / 'CONTRIBUTING.md').read_text()
+        shutil.copytree(TOP / 'guest', self.top / 'guest')
+        self.two_topics()
+        without = self.boots()
+        commands = page.partition('## A fifth topic')[2].partition('    # commits')[0]
+        for line in commands.splitlines():
+            if line.startswith('    '):
+                self.assertEqual(self.call('sh', '-c', line).returncode, 0, line)
+        self.commit('kernel/fifth.c', '', 'new\n', 'fifth: add it\n\nWhy.')
+        self.good('export')
+        self.assertTrue((self.top / 'series/fifth/0001-fifth-add-it.patch').exists())
+        text = page.partition('```toml\n')[2].partition('```')[0]
+        (self.top / 'series/fifth/topic.toml').write_text(text)
+        self.assertEqual(self.boots(), "[('x86_64', 'virtio', None, 1), "
+                         "('x86_64', 'virtio', 4, 1)] ['up'] [(PosixPath('" + str(self.top) +
+                         "/series/fifth/topic.toml'), "
+                         "{'PROC_PID_CPUSET': 'y'})]\n")
+        # and taken away
+        shutil.rmtree(self.top / 'series/fifth')
+        (self.top / 'series/order').write_text('one\ntwo\n')
+        self.assertEqual(self.boots(), without)
+        self.good('tree')
+
+    def test_each_topic_taken_away(self):
+        """What is left of this repository's own topics still says what to boot and to compile."""
+        for name in ('kit', 'guest', 'series'):
+            shutil.rmtree(self.top / name, ignore_errors=True)
+            shutil.copytree(TOP / name, self.top / name,
+                            ignore=shutil.ignore_patterns('__pycache__', '*.patch'))
+        order = (self.top / 'series/order').read_text().split()
+        for topic in order:
+            (self.top / 'series/order').write_text(''.join(f'{each}\n' for each in order
+                                                           if each != topic))
+            shutil.move(self.top / 'series' / topic, self.work / 'away')
+            self.assertNotIn(topic, self.boots())
+            shutil.move(self.work / 'away', self.top / 'series' / topic)
+
+    # CI
+
+    def ci(self, check, test, **env):
+        """.ci/run with a Makefile of these two recipes: (exit status, its last line)."""
+        shutil.copytree(TOP / '.ci', self.top / '.ci')
+        (self.top / 'Makefile').write_text(f'check:\n\t@{check}\ntest:\n\t@{test}\n')
+        done = self.call('sh', '.ci/run', **env)
+        shutil.rmtree(self.top / '.ci')
+        return done.returncode, done.stdout.splitlines()[-1]
+
+    def test_sums_of_ci(self):
+        good = 'echo 3 passed, 0 failed, 1 skipped'
+        bad = 'echo 2 passed, 1 failed, 0 skipped; exit 1'
+        self.assertEqual(self.ci(good, good), (0, '6 passed, 0 failed, 2 skipped'))
+        self.assertEqual(self.ci(bad, good), (1, '5 passed, 1 failed, 1 skipped'))
+        # an exit status or a closing line that says otherwise
+        self.assertEqual(self.ci(f'{good}; exit 1', good), (1, '6 passed, 1 failed, 2 skipped'))
+        self.assertEqual(self.ci('true', good), (1, '3 passed, 1 failed, 1 skipped'))
+        narrowed = 'echo $${#TEST} passed, $${#ARCH} failed, $${#FULL} skipped'
+        self.assertEqual(self.ci(narrowed, narrowed, TEST='x', ARCH='arm64', FULL='1'),
+                         (0, '0 passed, 0 failed, 0 skipped'))
 
 
 if __name__ == '__main__':

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Make linux/: the base kernel as one commit with the tag `base`.
+
+Sources, in this order: LINUX= (a git tree or an unpacked tree, only read), the
+stable git tree that STABLE_GIT= or `git config series.stable` names, Debian's
+package of the source.
+"""
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from kit import apt
+from kit.common import BUILD, LINUX, TOP, die, output, say, step
+from kit.git import COMMITTER, git, git_command, git_env
+from kit.series import base_file, check_sums, mainline, pinned, version_of
+
+TMP = BUILD / 'base.tmp'
+TREE = TMP / 'linux'
+ORIGIN = LINUX / '.git/series-origin'    # the LINUX= that it was made from
+NEEDED = 4 << 30    # 1.8 GB of files, 0.4 GB of git, and the package
+
+
+def is_mainline(version):
+    return re.fullmatch(rf'{re.escape(mainline())}\.\d+', version)
+
+
+def version_error(version, where):
+    if not is_mainline(version):
+        die(f'{where} is Linux {version or "of no known version"}, but the series is written on '
+            f'{mainline()}.y: give a v{mainline()}.y tree')
+
+
+def from_linux(path):
+    path = Path(path).expanduser().resolve()
+    if not path.is_dir():
+        die(f'LINUX={path}: no such folder')
+    def read(*words):
+        return git('--no-optional-locks', *words, cwd=path, check=False)
+    top = read('rev-parse', '--show-toplevel').stdout.strip()
+    if not top or Path(top).resolve() != path:
+        return from_unpacked(path)
+    tags = read('tag', '--list', f'v{mainline()}', f'v{mainline()}.*',
+                '--sort=-version:refname').stdout.split()
+    tags = [tag for tag in tags if re.fullmatch(rf'v{re.escape(mainline())}(\.\d+)?', tag)]
+    # the newest release that the tree has, not what is built on it
+    source = tags[0] if tags else 'HEAD'
+    makefile = read('show', f'{source}:Makefile')
+    if makefile.returncode:
+        die(f'LINUX={path}: {source} has no Makefile: give a tree of Linux v{mainline()}.y')
+    version_error(version_of(makefile.stdout), f'LINUX={path} ({source})')
+    say(f'base: {source} of the git tree {path}')
+    if read('status', '--porcelain', '-uno').stdout:
+        say(f'base: note: uncommitted changes in {path} are left out')
+    TREE.mkdir()
+    script = '"$@" archive --format=tar "$SOURCE" | tar -x --no-same-owner -f - -C "$TREE"'
+    step('unpack', ['bash', '-o', 'pipefail', '-c', script, 'sh', *git_command()], cwd=path,
+        env=git_env(SOURCE=source, TREE=TREE))
+    return f'{source} of a git tree'
+
+
+def from_unpacked(path):
+    if not (path / 'Makefile').is_file():
+        die(f'LINUX={path}: no Makefile there: give a tree of Linux v{mainline()}.y')
+    version_error(version_of((path / 'Makefile').read_text()), f'LINUX={path}')
+    if (path / '.config').exists() or (path / 'include/config').exists():
+        die(f'LINUX={path}: something was built in it: give a clean tree, or `make mrproper` there')
+    if TOP.is_relative_to(path):
+        die(f'LINUX={path}: this repository is inside it')
+    say(f'base: the unpacked tree {path}')
+    step('copy', ['cp', '-r', '--preserve=mode,timestamps,links', '--reflink=auto', path, TREE])
+    return 'an unpacked tree'
+
+
+def from_stable(url):
+    """The newest v7.3.y tag of a stable git tree; None where the network does not allow it."""
+    try:
+        found = subprocess.run(['git', 'ls-remote', '--tags', url, f'v{mainline()}.*'],
+                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                               timeout=20, check=False,
+                               env={**os.environ, 'GIT_TERMINAL_PROMPT': '0'}).stdout
+    except (subprocess.TimeoutExpired, OSError):
+        found = ''
+    tags = re.findall(rf'refs/tags/(v{re.escape(mainline())}\.\d+)$', found, re.M)
+    if not tags:
+        say(f'base: the stable git tree does not answer or has no v{mainline()}.y, '
+            'going on without it')
+        return None
+    tag = max(tags, key=lambda each: int(each.split('.')[2]))
+    git('init', '-q', TREE, cwd=TMP)
+    # as the user, whose configuration knows the way (proxy, keys)
+    status = step(
+        f'fetch {tag}',
+        ['git', '-C', TREE, 'fetch', '--depth=1', '--no-tags', url, f'refs/tags/{tag}'],
+        timeout=900,
+        check=False,
+        env={'GIT_TERMINAL_PROMPT': '0'},
+    )
+    if status == 0:
+        git('checkout', '-q', '--detach', 'FETCH_HEAD', cwd=TREE)
+        shutil.rmtree(TREE / '.git')    # the history is skipped: one commit
+        return f'{tag} of the stable tree'
+    shutil.rmtree(TREE)
+    return None
+
+
+def from_debian():
+    name = f'linux-source-{mainline()}'
+    instead = f'give a v{mainline()}.y tree with LINUX=/path'
+    for program in ('dpkg-deb', 'xz'):
+        if not shutil.which(program):
+            die(f'no {program} here to unpack {name} with: {instead}')
+    env = apt.private(name, ['trixie-backports'], instead=instead)
+    versions = [
+        line.split('|')[1].strip()
+        for line in output(['apt-cache', 'madison', name], env=env).splitlines()
+        if line.startswith(name) or f' {name} ' in line
+    ]
+    if not versions:
+        die(f'the Debian mirror has no {name} any more: {instead}')
+    version = versions[0]  # the newest
+    step(
+        f'download {name} {version}',
+        ['apt-get', 'download', f'{name}={version}'],
+        cwd=TMP,
+        env=env,
+        timeout=1800,
+    )
+    package = next(TMP.glob('*.deb'))
+    TREE.mkdir()
+    script = ('dpkg-deb --fsys-tarfile "$1" | tar -xO -f - "./usr/src/$2.tar.xz" | xz -dc -T0 |'
+              ' tar -x --no-same-owner --strip-components=1 -f - -C "$3"')
+    step('unpack', ['bash', '-o', 'pipefail', '-c', script, 'sh', package, name, TREE])
+    package.unlink()
+    # Debian's packaging ends .gitignore with `/*`: git would see no new file of the series
+    ignore = TREE / '.gitignore'
+    ignore.write_text(
+        re.sub(r'#\n# Debian packaging:.*\n(#.*\n)*#\n/\*\n!/debian/\n', '', ignore.read_text())
+    )
+    return f"Debian's {name} {version}"
+
+
+def commit(version):
+    """The tree as one commit whose id depends on nothing but the files."""
+    git('init', '-q', TREE, cwd=TMP)
+    # a big file goes straight into a pack: 80,000 loose objects would be slower to write and packed
+    # behind the user's back later
+    step(
+        'add to git',
+        git_command(
+            '-c', 'core.bigFileThreshold=1', '-c', 'core.compression=1', 'add', '-A', '-f', '.'
+        ),
+        cwd=TREE,
+        env=git_env(),
+    )
+    tree = git('write-tree', cwd=TREE).strip()
+    identity = {
+        f'GIT_{who}_{what.upper()}': value
+        for who in ('AUTHOR', 'COMMITTER')
+        for what, value in COMMITTER.items()
+    }
+    head = git('commit-tree', tree, '-m', f'Linux {version}', cwd=TREE, env=identity).strip()
+    git('update-ref', '--no-deref', 'HEAD', head, cwd=TREE)
+    git('tag', 'base', head, cwd=TREE)
+    # keep the lower topics' branches right
+    for setting in ('rebase.updateRefs', 'rebase.autoSquash'):
+        git('config', setting, 'true', cwd=TREE)
+
+
+def existing(path):
+    """linux/ is there: it must be a base of ours, and it is left alone."""
+    if git('rev-parse', '-q', '--verify', 'base^{commit}', check=False).returncode \
+            or not (LINUX / '.git').exists():
+        die('linux/ is there but has no tag `base`: move it away, `make tree` makes a new one')
+    version = version_of(git('show', 'base:Makefile'))
+    version_error(version, 'linux/ (tag base)')
+    if version != pinned()[0]:
+        say(f'base: note: linux/ has {version}, the series is written on {pinned()[0]}')
+    check_sums(version, base_file)
+    kept = ORIGIN.read_text() if ORIGIN.exists() else ''
+    if path and kept != str(Path(path).expanduser().resolve()):
+        die(f'linux/ is there already, made from {kept or "another source"}: LINUX={path} would be '
+            'ignored; move linux/ away first')
+
+
+def main(path=None):
+    """path: the LINUX= of make, a tree that the base is taken from."""
+    BUILD.mkdir(exist_ok=True)
+    with open(BUILD / 'base.lock', 'w') as lock:    # two makes at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if LINUX.exists() or LINUX.is_symlink():
+            existing(path)
+            return
+        if TMP.exists():    # an interrupted run's
+            shutil.rmtree(TMP)
+        free = shutil.disk_usage(BUILD).free
+        if free < NEEDED:
+            die(
+                f'the base needs {NEEDED >> 30} GiB of disk in {TOP}, only {free / (1 << 30):.1f} '
+                f'GiB are free'
+            )
+        TMP.mkdir()
+        try:
+            make(path)
+        finally:
+            shutil.rmtree(TMP, ignore_errors=True)
+
+
+def make(path):
+    stable = (
+        os.environ.get('STABLE_GIT')
+        or output(['git', 'config', 'series.stable'], cwd=TOP, check=False).stdout.strip()
+    )
+    if path:
+        source = from_linux(path)
+    else:
+        source = (stable and from_stable(stable)) or from_debian()
+    version = version_of((TREE / 'Makefile').read_text())
+    version_error(version, source)
+    wanted = pinned()[0]
+    if version != wanted:
+        say(
+            f'base: note: this is {version}, the series is written on {wanted}: git am --3way '
+            f'decides whether it applies'
+        )
+    check_sums(
+        version, lambda path: (TREE / path).read_bytes() if (TREE / path).is_file() else None
+    )
+    commit(version)
+    TREE.rename(LINUX)
+    if path:
+        ORIGIN.write_text(str(Path(path).expanduser().resolve()))
+    say(f'base: linux/ is Linux {version}, {source}')

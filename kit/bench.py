@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make bench: a topic measured, written to series/TOPIC/bench.json with its picture and tables."""
+import os
+
+from kit import measure, plot, table, topics
+from kit.common import die
+
+
+def number(name):
+    text = os.environ.get(name, '')
+    if text and not (text.isdigit() and int(text)):
+        die(f'{name}={text}: a number is meant')
+    return {name.lower(): int(text)} if text else {}
+
+
+def main():
+    topic = os.environ.get('TOPIC') or topics.measured()[0]
+    rows, accelerator = topics.benchmark(topic).measure(**number('RUNS'), **number('ROUNDS'))
+    data = measure.record(topic, f'make bench TOPIC={topic}', rows, accelerator)
+    measure.save(data, measure.path_of(topic))
+    table.write()
+    print(table.text(data))
+    plot.draw(topic)

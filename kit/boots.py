@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The guests that `make test` boots: what the topics ask for, asked for in the same way booted
+once.
+
+A boot is a table with `arch`, `flavour`, fields of qemu.Options and `test`, a list of tables:
+program or kunit, name, arguments, environment, tap, timeout, skips (see CONTRIBUTING.md).
+"""
+import dataclasses
+import re
+from pathlib import Path
+
+from kit import topics
+from kit.common import check_keys, die
+from kit.qemu import Options
+
+FIELDS = {field.name: field for field in dataclasses.fields(Options) if field.name != 'limits'}
+BOOT = {*FIELDS, 'arch', 'flavour', 'full', 'variants', 'programs', 'test'}
+TEST = {'program', 'kunit', 'arguments', 'environment', 'name', 'tap', 'timeout', 'skips'}
+
+
+def tests_of(where, boot):
+    """The boot's tests; `programs` are those that say nothing but their exit status."""
+    tests = [dict(test) for test in boot.get('test', [])]
+    tests += [{'program': program, 'tap': False} for program in boot.get('programs', [])]
+    for test in tests:
+        check_keys(where, test, TEST)
+        if ('program' in test) == ('kunit' in test):
+            die(f'{where}: a test is a `program` or a `kunit` suite: {test}')
+        test.setdefault('name', test.get('kunit') or Path(test.get('program', '')).name)
+    return tests
+
+
+def options_of(boot):
+    """The boot's qemu.Options."""
+    return Options(**{key: value for key, value in boot.items() if key in FIELDS})
+
+
+def merged(asked):
+    """asked: [(topic, boot)]. Boots that differ in nothing but their tests are one."""
+    found = {}
+    for topic, boot in asked:
+        where = f'series/{topic}/topic.toml'
+        check_keys(where, boot, BOOT)
+        for variant in boot.get('variants', [{}]):
+            check_keys(where, variant, FIELDS)
+            kept = ('variants', 'programs', 'test')
+            what = {**{key: value for key, value in boot.items() if key not in kept}, **variant}
+            key = what['arch'], what['flavour'], bool(what.get('full')), repr(options_of(what))
+            whole = found.setdefault(key, {**what, 'test': []})
+            whole['test'] += [test for test in tests_of(where, boot) if test not in whole['test']]
+    return list(found.values())
+
+
+def chosen(arch='', flavour='', pattern='', full=False):
+    """The boots with those of their tests that were asked for."""
+    boots = merged(topics.boots())
+    for boot in boots:
+        boot['test'] = [test for test in boot['test'] if re.search(pattern, test['name'])]
+    return [boot for boot in boots if boot['test'] and arch in ('', boot['arch'])
+            and flavour in ('', boot['flavour']) and (full or not boot.get('full'))]

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What checks share: the applied series, a worktree to look at its commits, findings, memory."""
+import functools
+import hashlib
+import os
+import re
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from kit.common import BUILD, archs
+from kit.git import git, remove, whole_worktree
+from kit.series import apply, patch_files, touched
+from kit.topics import order
+
+WORK = BUILD / 'check'               # what the checks write down
+TREE = BUILD / 'bisect' / 'linux'    # a whole worktree, the commits checked out one by one
+GENERIC = 'x86_64'                   # the architecture that generic code is built for
+
+
+class Failed(Exception):
+    """A check failed; the message says what, one finding a line."""
+
+
+class Skipped(Exception):
+    """A check has nothing to look at; the message says why."""
+
+
+class Series:
+    """series/ applied from scratch: the commits."""
+
+    def __init__(self):
+        folder = BUILD / 'check.tmp'
+        try:
+            self.tips = apply(folder)
+        except SystemExit as error:
+            raise Failed('series/ does not apply') from error
+        finally:
+            remove(folder)
+        self.last = list(self.tips.values())[-1]
+        self.files = touched('base', self.last)
+        self.new = touched('base', self.last, '--diff-filter=A')
+        self.patches = [path for topic in order() for path in patch_files(topic)]
+        below, self.topic_files, self.commits = 'base', {}, []
+        for topic, tip in self.tips.items():
+            self.topic_files[topic] = touched(below, tip)
+            self.commits += [(topic, commit) for commit in
+                             git('rev-list', '--reverse', f'{below}..{tip}').split()]
+            below = tip
+
+    def present(self, *suffixes):
+        """Touched files that the last commit has."""
+        gone = touched('base', self.last, '--diff-filter=D')
+        return [path for path in self.files if path.endswith(suffixes) and path not in gone]
+
+    def kernel_files(self, files):
+        """Of these the C files of the kernel itself."""
+        others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
+        return [path for path in files if path.endswith('.c') and not path.startswith(others)]
+
+
+@functools.cache
+def series():
+    """Applied once, by whichever check asks first."""
+    return Series()
+
+
+def need_patches():
+    if not series().patches:
+        raise Skipped('no patches in series/')
+
+
+def checkout(commit):
+    """The commit in TREE, with nothing else in it."""
+    commit = git('rev-parse', f'{commit}^{{commit}}').strip()
+    whole_worktree('bisect', TREE, commit)
+    git('checkout', '-q', '--force', commit, cwd=TREE)
+    git('clean', '-q', '-ffdx', cwd=TREE)
+
+
+def each(function, items):
+    """function of each item, as many at a time as there are CPUs."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(function, items))
+
+
+def new_lines(base, tip):
+    """Findings in tip that base has not, line numbers apart."""
+    def plain(line):
+        return re.sub(r':\d+(:\d+)?(?=[: ])', '', line)
+    rest, found = Counter(map(plain, base)), []
+    for line in tip:
+        if rest[plain(line)]:
+            rest[plain(line)] -= 1
+        else:
+            found.append(line)
+    return found
+
+
+def arch_of(path):
+    """The architecture whose build has this file."""
+    for arch in archs():
+        if path.startswith((f'arch/{arch}/', f'tools/testing/selftests/{arch}/')):
+            return arch
+    return GENERIC
+
+
+def remember(*what):
+    """A key for something that was checked: a second check looks at what is new."""
+    return hashlib.sha256(repr(what).encode()).hexdigest()
+
+
+def passed_before(key):
+    try:
+        return key in (WORK / 'built').read_text().split()
+    except OSError:
+        return False
+
+
+def passed_now(key):
+    with open(WORK / 'built', 'a', encoding='ascii') as file:
+        file.write(f'{key}\n')

@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Checks that compile: each patch on its own, small configurations, gcc W=1 and sparse."""
+import functools
+import re
+import shutil
+from pathlib import Path
+
+from kit import boots, build, selftests, topics
+from kit.checks.common import (GENERIC, TREE, WORK, Failed, Skipped, arch_of, checkout,
+                               need_patches, new_lines, passed_before, passed_now, remember, series)
+from kit.common import GUEST, TOP, archs, flag, load_machine, output, say, step
+from kit.config import configure, generate
+from kit.git import git
+from kit.series import base_file, touched
+from kit.trees import compiler_version, make, out, source_arch
+
+# Debian's sparse 0.6.4 lacks __typeof_unqual__, for which v7.3's build would leave sparse out
+# without a word
+SPARSE = 'sparse -D__typeof_unqual__=__typeof__'
+USERS = 40    # of a header that are compiled with it; the last commit is built whole
+
+
+@functools.cache
+def flavour_of(arch):
+    """What `make test` boots, so that it is compiled once: plain, if that is among it."""
+    flavours = [boot['flavour'] for boot in boots.chosen(arch=arch)] or ['plain']
+    return 'plain' if 'plain' in flavours else flavours[0]
+
+
+def sources(commit, arch):
+    """What a build for the architecture reads of a commit: no pages, no tests, nothing of the other
+    guests' architectures."""
+    others = {f'arch/{source_arch(load_machine(other))}' for other in archs()} - {
+        f'arch/{source_arch(load_machine(arch))}'
+    }
+    lines = git('ls-tree', commit, '--', 'arch/', 'tools/', 'Documentation/Kconfig') + git(
+        'ls-tree', commit
+    )
+    return [
+        line
+        for line in lines.splitlines()
+        if line.split('\t')[1]
+        not in {'arch', 'tools', 'tools/testing', 'Documentation', 'MAINTAINERS', *others}
+    ]
+
+
+def build_key(commit, arch):
+    """What a kernel of the commit is built from."""
+    settings = [GUEST / f'{arch}.toml', *sorted((GUEST / 'config').iterdir())]
+    configs = topics.config([arch, flavour_of(arch), f'{arch}-{flavour_of(arch)}'])
+    return remember(sources(commit, arch), [path.read_bytes() for path in settings],
+                    [wanted for _, wanted in configs], topics.suites(arch),
+                    compiler_version(load_machine(arch)))
+
+
+def gcc_says(log):
+    """gcc's and sparse's lines in a log, as paths of the kernel's tree."""
+    lines = [re.sub(r'^(\.\./)+linux/', '', line.replace(f'{TREE}/', ''))
+             for line in log.read_text(errors='replace').splitlines()]
+    return [line for line in lines if re.match(r'\S+:\d+(:\d+)?: (warning|error):', line)]
+
+
+def subject(commit):
+    return git('log', '-1', '--format=%s', commit).strip()
+
+
+def archs_of(topic):
+    """Generic code too has to build where its topic belongs."""
+    return sorted({GENERIC, *map(arch_of, series().topic_files[topic])})
+
+
+def users_of(commit, headers):
+    """C files that include one of the headers by its name."""
+    names = [re.sub(r'^(arch/\w+/)?include/', '', path) for path in headers]
+    found = []
+    for name in names:
+        done = git('grep', '-lF', f'<{name}>', commit, '--', '*.c', check=False)
+        found += [line.partition(':')[2] for line in done.stdout.splitlines()][:USERS]
+    return found
+
+
+def objects_of(topic, commit, below, arch):
+    """What is compiled of a patch: its topic's C files, and users of the headers it touches; those
+    that this kernel has, as the build of the last commit has shown."""
+    headers = [path for path in touched(below, commit) if path.endswith('.h')]
+    files = {*series().kernel_files(series().topic_files[topic]), *users_of(commit, headers)}
+    folder = out(arch, flavour_of(arch), 'bisect')
+    listed = git('ls-tree', '-r', '--name-only', commit, '--', *files).splitlines() if files else []
+    return sorted(f'{path[:-2]}.o' for path in listed if (folder / f'{path[:-2]}.o').exists())
+
+
+def build_commit(what, commit, arch, parts=()):
+    """Compiles the commit, whole or in parts, without a warning in a file that is touched."""
+    key = remember(build_key(commit, arch), parts)
+    if passed_before(key):
+        return
+    say(f'bisect: {what}, {arch}: {subject(commit)}')
+    checkout(commit)
+    flavour = flavour_of(arch)
+    try:
+        build.build(arch, flavour, 'bisect', parts)
+    except SystemExit as error:
+        raise Failed(f'{what} does not build for {arch} (log above)') from error
+    log = out(arch, flavour, 'bisect') / 'log'
+    said = [line for line in gcc_says(log) if line.split(':')[0] in series().files]
+    if said:
+        raise Failed('\n'.join([f'{what}:', *said]))
+    passed_now(key)
+
+
+def build_suites(commit, below, arch):
+    """The selftest suites that a patch touches."""
+    paths = touched(below, commit)
+    suites = [suite for suite in topics.suites(arch)
+              if any(path.startswith(f'{selftests.BELOW}/{suite}/') for path in paths)]
+    key = remember('suites', git('rev-parse', f'{commit}^{{tree}}'), suites, arch)
+    if suites and not passed_before(key):
+        checkout(commit)
+        selftests.build(arch, 'bisect', [], suites)
+        passed_now(key)
+
+
+def bisect():
+    """Every patch compiles on its own, with no warning in touched files; the last one is linked."""
+    need_patches()
+    last, needed = series().last, sorted({arch for topic in series().tips
+                                          for arch in archs_of(topic)})
+    for arch in needed:
+        folder = out(arch, flavour_of(arch), 'bisect')
+        if not passed_before(remember(build_key(last, arch), ())) or not folder.exists():
+            build_commit('the whole series', last, arch)
+    below = 'base'
+    for (topic, commit), path in zip(series().commits, series().patches):
+        for arch in archs_of(topic):
+            changed = sources(below, arch) != sources(commit, arch)
+            parts = () if flag('FULL') else objects_of(topic, commit, below, arch)
+            if changed and (parts or flag('FULL')):
+                build_commit(path.name, commit, arch, parts)
+            build_suites(commit, below, arch)
+        below = commit
+
+
+def compiler_warnings(commit, files, arch):
+    """(exit status, what W=1 and sparse say, log) of these files, configured as the debug kernel,
+    which has all tests."""
+    checkout(commit)
+    configure(arch, 'debug', 'bisect')
+    folder = out(arch, 'debug', 'bisect')
+    objects = [path[:-2] + '.o' for path in files]
+    for path in objects:
+        (folder / path).unlink(missing_ok=True)
+    command, env = make(load_machine(arch), folder, TREE, '-k', 'W=1', 'C=1', f'CHECK={SPARSE}',
+                        *objects)
+    which = 'base' if commit == 'base' else 'series'
+    log = WORK / f'warnings-{arch}-{which}.log'
+    status = step(f'W=1 and sparse of {len(objects)} files ({arch}, {which})', command, log=log,
+                  env=env, check=False)
+    if 'C=1 specified, but' in log.read_text(errors='replace'):
+        raise Failed(f'sparse is too old for this kernel: {log.relative_to(TOP)}')
+    return status, gcc_says(log), log
+
+
+def warnings():
+    """gcc W=1 and sparse say nothing new of any touched file."""
+    files = series().kernel_files(series().present('.c'))
+    if not files:
+        raise Skipped('no C file of the kernel touched')
+    found, before = [], {}
+    by_arch = {arch: [path for path in files if arch_of(path) == arch]
+               for arch in sorted(set(map(arch_of, files)))}
+    for arch, mine in by_arch.items():    # all of the base first: one checkout
+        if old := [path for path in mine if base_file(path) is not None]:
+            before[arch] = compiler_warnings('base', old, arch)[1]
+    for arch, mine in by_arch.items():
+        status, after, log = compiler_warnings(series().last, mine, arch)
+        new = [line for line in new_lines(before.get(arch, []), after)
+               if line.split(':')[0] in series().files]
+        if status and not new:
+            raise Failed(f'the touched files do not compile with W=1: {log.relative_to(TOP)}')
+        found += new
+    if found:
+        raise Failed('\n'.join(found))
+
+
+def compile_touched(config, commit, files):
+    """(exit status, findings, log) of these files of the commit in a small configuration."""
+    checkout(commit)
+    name, machine = config['name'], {**load_machine(config['arch']), **config}
+    # one folder for all configurations of a compiler: the kernel's own tools are built once
+    suffix = f'-{config["compiler"]}' if 'compiler' in config else ''
+    folder = out(machine['kernel_arch'], f'small{suffix}', 'bisect')
+    ccache = 'ccache ' if shutil.which('ccache') else ''
+    compiler = [f'CC={ccache}{config["compiler"]}'] if 'compiler' in config else []
+    lost = generate(machine, folder, TREE, config['symbols'], *compiler)
+    if lost and commit == series().last:    # the base has not the series' own
+        raise Failed(f'{name}: not in .config: {" ".join(lost)}')
+    objects = [f'{path[:-2]}.o' for path in [*files, *config['also']]]
+    for path in objects:    # only what is compiled says something
+        (folder / path).unlink(missing_ok=True)
+    command, env = make(machine, folder, TREE, *compiler, '-k', *objects)
+    which = 'the base' if commit == 'base' else subject(commit)
+    log = folder / f'{name}-{"base" if commit == "base" else "series"}.log'
+    status = step(f'compile {name}: {len(objects)} files of {which}', command, log=log, env=env,
+                  check=False)
+    said = (folder / 'config.log').read_text(errors='replace').splitlines()
+    unmet = [line for line in said if 'unmet direct dependencies' in line]
+    return status, [*unmet, *gcc_says(log), *unresolved(folder, objects, machine, commit)], log
+
+
+def unresolved(folder, objects, machine, commit):
+    """What linking would find: a module's call that nobody exports, 64-bit divisions of 32-bit
+    kernels."""
+    found = []
+    for path in filter(lambda each: (folder / each).exists(), objects):
+        names = output([f'{machine["cross_compile"]}nm', '-u', '--format=just-symbols',
+                        folder / path], check=False).stdout.split()
+        found += [f'{path}: {name}' for name in names
+                  if re.fullmatch(r'__u?(div|mod|divmod)[dt]i[34]', name)]
+        command = (folder / path).with_name(f'.{Path(path).name}.cmd').read_text()
+        # of a module of several objects the others may have it
+        alone = re.search(r'KBUILD_BASENAME=(\S+) .*KBUILD_MODNAME=\1 ', command)
+        if ' -DMODULE ' in command and alone:
+            # some are made by macros, one by modpost
+            found += [f'{path}: {name} is not exported' for name in names
+                      if name not in exported_symbols(commit)
+                      and not re.match('__this_module$|__SC[TK]__|param_ops_', name)]
+    return found
+
+
+@functools.cache
+def exported_symbols(commit):
+    """Every name that the commit exports somewhere."""
+    lines = git('grep', '-hF', 'EXPORT_', commit, '--', '*.[chS]')
+    return set(re.findall(r'EXPORT\w*SYMBOL\w*\((\w+)', lines))
+
+
+def files_for(config):
+    """The C files of the configuration's topics that such a kernel has."""
+    touched_files = [path for topic in config['topics'] for path in series().topic_files[topic]]
+    return [path for path in dict.fromkeys(series().kernel_files(touched_files))
+            if not path.startswith(tuple(config['without']))
+            and (not path.startswith('arch/') or arch_of(path) == config['arch'])]
+
+
+def commits_for(config):
+    """Those that are compiled so: the last, with FULL=1 each one from its first topic on."""
+    if not flag('FULL') or config.get('full'):
+        return [series().last]
+    first = min(map(list(series().tips).index, config['topics']))
+    return [commit for topic, commit in series().commits
+            if list(series().tips).index(topic) >= first]
+
+
+def small():
+    """The touched files compile in the topics' small configurations, and nothing new is said."""
+    found = []
+    for config in topics.compiled():
+        if config.get('full') and not flag('FULL'):
+            continue
+        compiler = config.get('compiler') or f'{load_machine(config["arch"])["cross_compile"]}gcc'
+        if not shutil.which(compiler):
+            raise Failed(f'{compiler} is missing (make deps FULL=1)')
+        version = output([compiler, '--version'])
+        for commit in commits_for(config):
+            ours = files_for(config)
+            files = git('ls-tree', '-r', '--name-only', commit, '--', *ours).splitlines() \
+                if ours else []
+            key = remember('compile', sources(commit, config['arch']), config, files, version)
+            if files and not passed_before(key):
+                new = compile_new(config, commit, files)
+                found += new
+                if not new:
+                    passed_now(key)
+    if found:
+        raise Failed('\n'.join(found))
+
+
+def compile_new(config, commit, files):
+    """Findings that the base has not."""
+    status, said, log = compile_touched(config, commit, files)
+    if said:
+        old = [path for path in files if base_file(path) is not None]
+        said = new_lines(compile_touched(config, 'base', old)[1], said)
+    if status and not said:
+        said = [f'make ends with {status}: {log.relative_to(TOP)}']
+    return [f'{config["name"]}, {subject(commit)}:', *said] if said else []

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The check `mail`: each topic sent to a server on loopback, what arrives applied again."""
+import email
+import re
+import shutil
+import sys
+from collections import Counter
+from email import policy
+from email.utils import getaddresses
+
+from kit.checks.common import Failed, need_patches, series
+from kit.checks.sink import Sink
+from kit.common import BUILD, LINUX, TOP, output
+from kit.git import git, remove, sparse_worktree
+from kit.series import patch_files, touched
+from kit.topics import order
+
+# a repository like this one, so that linux/ gets no tag and no mail can go anywhere else
+BOX = BUILD / 'check' / 'mail'
+NAME, ADDRESS = 'A Sender', 'sender@example.com'
+
+
+def make_box(tips):
+    """kit/, series/ and a linux/ with as much in it as checkpatch and get_maintainer read."""
+    shutil.rmtree(BOX, ignore_errors=True)
+    for name in ('kit', 'series', 'guest'):
+        shutil.copytree(TOP / name, BOX / name, ignore=shutil.ignore_patterns('__pycache__'))
+    shutil.copy(TOP / 'BASE', BOX)
+    linux, last = BOX / 'linux', list(tips.values())[-1]
+    git('clone', '-q', '--shared', '--no-checkout', LINUX, linux)
+    for topic, tip in tips.items():
+        git('update-ref', f'refs/heads/{topic}', tip, cwd=linux)
+    git('symbolic-ref', 'HEAD', f'refs/heads/{order()[-1]}', cwd=linux)
+    git(
+        'sparse-checkout',
+        'set',
+        '--no-cone',
+        '--stdin',
+        cwd=linux,
+        stdin=''.join(
+            f'{line}\n'
+            for line in ('/*', '!/*/', '/scripts/', *(f'/{path}' for path in touched('base', last)))
+        ),
+    )
+    git('checkout', '-q', '--force', 'HEAD', cwd=linux)
+    # the check `checkpatch` has read the patches, and verbs.py sees what mail does with findings
+    (linux / 'scripts/checkpatch.pl').write_text('exit 0;\n')
+    for name in git('ls-tree', '-d', '--name-only', 'HEAD', cwd=linux).split():
+        (linux / name).mkdir(exist_ok=True)
+
+
+def send(topic, sink):
+    """(exit status, output) of make mail."""
+    (BOX / 'gitconfig').write_text(sink.configuration())
+    env = {
+        'HOME': BOX,
+        'XDG_CONFIG_HOME': BOX,
+        'GIT_CONFIG_GLOBAL': BOX / 'gitconfig',
+        'GIT_CONFIG_NOSYSTEM': '1',
+        'GIT_CEILING_DIRECTORIES': BOX.parent,
+        'PYTHONDONTWRITEBYTECODE': '1',
+        'TOPIC': topic,
+        'SEND': '1',
+        'TO': None,
+        'LINUX': None,
+        'STABLE_GIT': None,
+        'CHECK': None,
+        'FULL': None,
+        'KIT_NO_SETUP': '1',
+        **{
+            f'GIT_{who}_{what}': value
+            for who in ('AUTHOR', 'COMMITTER')
+            for what, value in (('NAME', NAME), ('EMAIL', ADDRESS))
+        },
+    }
+    done = output([sys.executable, '-m', 'kit', 'mail'], cwd=BOX, env=env, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def body(message):
+    return message.partition(b'\n\n')[2].strip()
+
+
+def faults_of(topic, mails, mbox):
+    """What is wrong with the mails of a topic."""
+    count = len(patch_files(topic))
+    parsed = [email.message_from_bytes(data, policy=policy.default) for _, data in mails]
+    numbers = Counter(
+        re.sub(rf'^\[PATCH 0*(\d+)/{count}\] .*', r'\1', mail['Subject']) for mail in parsed
+    )
+    if numbers != Counter(map(str, range(count + 1))):
+        return [f'not each of 0 to {count} arrived once: {dict(numbers)}']
+    wanted = [
+        body(part) for part in re.split(rb'^From 0{40} .*\n', mbox.read_bytes(), flags=re.M)[1:]
+    ]
+    faults = (
+        []
+        if [body(data) for _, data in mails] == wanted
+        else ['what arrived is not what the mbox has']
+    )
+    cover = parsed[0]
+    if cover.get('In-Reply-To') or len({mail['Message-ID'] for mail in parsed}) != count + 1:
+        faults.append('the cover letter does not begin a thread of mails with names of their own')
+    for mail, (recipients, data) in zip(parsed, mails):
+        what = mail['Subject']
+        shown = {
+            name: [address for _, address in getaddresses(mail.get_all(name, []))]
+            for name in ('To', 'Cc')
+        }
+        if not shown['To'] or 'linux-kernel@vger.kernel.org' not in shown['Cc']:
+            faults.append(f'{what}: To {shown["To"]}, Cc {shown["Cc"]}')
+        if set(recipients) != {*shown['To'], *shown['Cc']} or not all(
+            re.fullmatch(r'[^@\s"]+@[\w.-]+', each) for each in recipients
+        ):
+            faults.append(f'{what}: went to {recipients}')
+        if set(recipients) - set(mails[0][0]):
+            faults.append(f'{what}: went to somebody who did not get the cover letter')
+        if (mail['From'].addresses[0].addr_spec, mail['From'].addresses[0].display_name) != (
+            ADDRESS,
+            NAME,
+        ):
+            faults.append(f'{what}: from {mail["From"]}')
+        if mail is cover:
+            if not re.search(rb'^base-commit: [0-9a-f]{40}$', data, re.M):
+                faults.append(f'{what}: no base-commit')
+            if b'***' in data or b'@TABLE@' in data:
+                faults.append(f'{what}: not filled in')
+            continue
+        if mail['In-Reply-To'] != cover['Message-ID'] or mail['References'] != cover['Message-ID']:
+            faults.append(f'{what}: not in the thread')
+        if not git('interpret-trailers', '--parse', stdin=data.decode()).endswith(
+            f'Signed-off-by: {NAME} <{ADDRESS}>\n'
+        ):
+            faults.append(f'{what}: not signed off by the sender')
+    return faults
+
+
+def check(tips):
+    """The topics' commits; faults, one a line."""
+    make_box(tips)
+    faults, files, last = [], {}, list(tips.values())[-1]
+    for topic in order():
+        with Sink() as sink:
+            status, said = send(topic, sink)
+        if status:
+            return [*faults, f'{topic}: mail failed:', *said.splitlines()[-5:]]
+        wrong = faults_of(topic, sink.mails, BOX / 'build' / 'mail' / f'{topic}-v1.mbox')
+        if wrong:
+            return [*faults, *(f'{topic}: {fault}' for fault in wrong)]
+        for number, (_, data) in enumerate(sink.mails[1:], 1):
+            path = BOX / 'arrived' / f'{topic}-{number:04}'
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(
+                b'From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n' + data
+            )
+            files.setdefault(topic, []).append(path)
+    folder = BUILD / 'check.tmp'
+    sparse_worktree(folder, touched('base', last))
+    try:
+        for topic, tip in tips.items():
+            done = git('am', '--quiet', '--3way', *files[topic], cwd=folder, check=False)
+            if done.returncode:
+                faults.append(
+                    f'{topic}: git am of what arrived: '
+                    f'{(done.stdout + done.stderr).strip().splitlines()[0]}'
+                )
+                break
+            if git('rev-parse', 'HEAD^{tree}', cwd=folder) != git('rev-parse', f'{tip}^{{tree}}'):
+                faults.append(f'{topic}: what arrived, applied, is not the tree of series/')
+    finally:
+        remove(folder)
+    return faults
+
+
+def mail():
+    """Each topic, mailed to a server on loopback, arrives whole, threaded, signed off, and applies
+    to the same trees."""
+    need_patches()
+    if found := check(series().tips):
+        raise Failed('\n'.join(found))

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What every verb needs: errors, steps with a log and a clock, other programs' output."""
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+LINUX = TOP / 'linux'
+BUILD = TOP / 'build'
+SERIES = TOP / 'series'
+GUEST = TOP / 'guest'
+
+
+# a terminated verb takes what it started with it, as an interrupted one does
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+
+
+# the verb, set by __main__: what an error begins with
+program = 'kit'
+
+
+def die(message, code=1):
+    """One clear line, non-zero exit."""
+    print(f'{program}: {message}', file=sys.stderr)
+    sys.exit(code)
+
+
+def one_line(kind, error, trace):
+    """What nobody caught: a disk, a permission, Ctrl-C. One line; anything else is a bug and shows
+    where."""
+    if issubclass(kind, OSError) and error.strerror:
+        say(': '.join(filter(None, (program, str(error.filename or ''), error.strerror))))
+    elif not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = one_line
+
+
+def say(message):
+    print(message, file=sys.stderr, flush=True)
+
+
+class Progress:
+    """'what … 12 s' on a terminal, otherwise one plain line when done."""
+
+    def __init__(self, what):
+        self.what, self.start, self.shown = what, time.monotonic(), -1
+        if not sys.stderr.isatty():
+            say(f'{what} …')
+
+    def seconds(self):
+        return time.monotonic() - self.start
+
+    def tick(self, note=''):
+        now = int(self.seconds())
+        if sys.stderr.isatty() and now != self.shown:
+            self.shown = now
+            print(f'\r\033[K{self.what} … {now} s {note}', end='', file=sys.stderr, flush=True)
+
+    def done(self, result=''):
+        start = '\r\033[K' if sys.stderr.isatty() else ''
+        say(f'{start}{self.what}: {self.seconds():.1f} s{" " + result if result else ""}')
+
+
+def step(what, command, log=None, cwd=None, env=None, timeout=None, check=True, stdin=None):
+    """Run a command with its output in a log, and show what runs for how long.
+
+    what     words of the progress line; None shows nothing
+    log      file for stdout and stderr (default build/log/WHAT.log)
+    env      variables on top of the caller's; None removes one
+    timeout  seconds; the whole process group is killed then
+    check    die with the log's last lines unless the exit status is 0
+
+    Returns the exit status (-1 on timeout when check is False).
+    """
+    command = [str(c) for c in command]
+    if log is None:
+        name = ''.join(c if c.isalnum() else '-' for c in (what or command[0]))
+        log = BUILD / 'log' / f'{name}.log'
+    log = Path(log)
+    progress = Progress(what) if what else None
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        out = open(log, 'wb')
+    except OSError as error:
+        die(f'{log}: {error.strerror}')
+    with out:
+        out.write(f'$ {shlex.join(command)}\n'.encode())
+        out.flush()
+        try:
+            child = subprocess.Popen(command, cwd=cwd, env=environment(env), stdout=out,
+                                     stderr=subprocess.STDOUT, stdin=stdin or subprocess.DEVNULL,
+                                     start_new_session=True)
+        except OSError as error:
+            die(f'{command[0]}: {error.strerror}')
+        start = time.monotonic()
+        try:
+            while True:
+                try:
+                    status = child.wait(timeout=0.2)
+                    break
+                except subprocess.TimeoutExpired:
+                    pass
+                if progress:
+                    progress.tick()
+                if timeout and time.monotonic() - start > timeout:
+                    kill_group(child)
+                    status = -1
+                    break
+        except BaseException:    # Ctrl-C must not leave a build behind
+            kill_group(child)
+            raise
+    if progress:
+        progress.done('' if status == 0 else f'(failed: {"timeout" if status == -1 else status})')
+    if status and check:
+        text = log.read_text(errors='replace')
+        for line in text.splitlines()[-15:]:
+            say(f'  {line}')
+        why = f'no end after {timeout} s' if status == -1 else f'exit status {status}'
+        # dash calls it an I/O error
+        if 'No space left on device' in text or shutil.disk_usage(log.parent).free < 1 << 20:
+            why = 'no space left on the disk'
+        die(f'{what or command[0]}: {why}; see {shown(log)}')
+    return status
+
+
+def kill_group(child):
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    child.wait()
+
+
+def shown(path):
+    """The path as a reader in the repository would type it."""
+    try:
+        return Path(path).resolve().relative_to(TOP)
+    except ValueError:
+        return path
+
+
+def environment(changes):
+    """The caller's environment with changes; None removes a variable."""
+    merged = {**os.environ, **(changes or {})}
+    return {name: str(value) for name, value in merged.items() if value is not None}
+
+
+def output(command, cwd=None, env=None, check=True, stdin=None):
+    """A command's stdout as text; dies with its stderr unless check is False."""
+    if isinstance(stdin, str):
+        stdin = stdin.encode('utf-8', 'surrogateescape')
+    try:
+        done = subprocess.run(
+            [str(c) for c in command],
+            cwd=cwd,
+            env=environment(env),
+            input=stdin or b'',
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        die(f'{command[0]}: {error.strerror}')
+    # decoded by hand: text mode would turn CR LF into LF
+    done.stdout, done.stderr = (
+        text.decode('utf-8', 'surrogateescape') for text in (done.stdout, done.stderr)
+    )
+    if done.returncode and check:
+        die(f'{shlex.join(str(c) for c in command)}: {(done.stderr or done.stdout).strip()[-500:]}')
+    return done.stdout if check else done
+
+
+def flag(name):
+    """Is the variable set to yes? 1 and 0 are the words for it."""
+    value = os.environ.get(name, '')
+    if value not in ('', '0', '1'):
+        die(f'{name}={value}: 1 is meant')
+    return value == '1'
+
+
+def read_toml(path):
+    try:
+        return tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        return die(f'{shown(path)}: {error}')
+
+
+def check_keys(where, table, known):
+    for key in table.keys() - set(known):
+        die(f'{where}: {key}: no such key (known: {" ".join(sorted(known))})')
+
+
+def archs():
+    """The architectures that have a guest."""
+    return sorted(path.stem for path in GUEST.glob('*.toml'))
+
+
+def load_machine(arch):
+    """guest/ARCH.toml: the guest's machine."""
+    if arch not in archs():
+        die(f'no architecture {arch} (known: {" ".join(archs())})')
+    return read_toml(GUEST / f'{arch}.toml')

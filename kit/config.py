@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A kernel's .config: allnoconfig and fragments, each symbol of which has to be in it."""
+import re
+
+from kit import topics
+from kit.common import GUEST, die, load_machine, say, shown, step
+from kit.git import git
+from kit.trees import make, out, source
+
+CONFIGS = GUEST / 'config'
+FLAVOURS = ('plain', 'debug', 'trace')    # +NAME adds the architecture's fragment ARCH+NAME
+
+
+def read(file):
+    """{symbol: value} of a file of lines CONFIG_NAME=value."""
+    wanted = {}
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        line = line.split('#')[0].strip()
+        match = re.fullmatch(r'CONFIG_(\w+)=(.+)', line)
+        if match:
+            wanted[match[1]] = match[2]
+        elif line:
+            die(f'{shown(file)}:{number}: not CONFIG_NAME=value: {line}')
+    return wanted
+
+
+def fragments(machine, arch, flavour, src):
+    """[(file, {symbol: value})], later ones override; those of topics come last."""
+    flavour, *variants = flavour.split('+')
+    if flavour not in FLAVOURS:
+        die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)})')
+    found = []
+    for suite in topics.suites(arch):
+        file = src / 'tools/testing/selftests' / suite / 'config'
+        if file.exists():    # the initrd has no modules
+            found.append((file, {symbol: 'y' if value == 'm' else value
+                                 for symbol, value in read(file).items()
+                                 if symbol not in machine.get('foreign_symbols', [])}))
+    # a variant of this architecture's, or of all
+    named = [f'{arch}+{each}' if (CONFIGS / f'{arch}+{each}.config').exists() else f'+{each}'
+             for each in variants]
+    needed = ['common', arch, flavour, *named]
+    for name in [*needed[:3], f'{arch}-{flavour}', *needed[3:]]:
+        file = CONFIGS / f'{name}.config'
+        if file.exists():
+            found.append((file, read(file)))
+        elif name in needed:
+            die(f'{shown(file)} is missing')
+    return found + topics.config([arch, flavour, f'{arch}-{flavour}'])
+
+
+def known_symbols(src, symbols):
+    """Those of the symbols that some Kconfig file of the tree defines."""
+    if not symbols:
+        return set()
+    pattern = rf'^[[:space:]]*(menu)?config ({"|".join(symbols)})$'
+    done = git('grep', '-hE', pattern, '--', '*Kconfig*', cwd=src, check=False)
+    return {line.split()[-1] for line in done.stdout.splitlines()}
+
+
+def generate(machine, folder, src, symbols, *more):
+    """Writes .config with these symbols; {symbol: its value} of those that came out otherwise."""
+    folder.mkdir(parents=True, exist_ok=True)
+    merged = folder / 'merged.config'
+    merged.write_text(''.join(f'CONFIG_{symbol}={symbols[symbol]}\n' for symbol in sorted(symbols)))
+    command, env = make(machine, folder, src, *more, 'allnoconfig')
+    step(None, command, log=folder / 'config.log', env={**env, 'KCONFIG_ALLCONFIG': merged})
+    final = dict(re.findall(r'^CONFIG_(\w+)=(.+)$', (folder / '.config').read_text(), re.M))
+    return {symbol: final.get(symbol, 'n') for symbol, value in symbols.items()
+            if final.get(symbol, 'n') != value}
+
+
+def configure(arch, flavour, tree):
+    """Writes .config; every requested symbol is in it as requested, or this is an error."""
+    machine, src, folder = load_machine(arch), source(tree), out(arch, flavour, tree)
+    requested = {}
+    for file, wanted in fragments(machine, arch, flavour, src):
+        if file.name == 'topic.toml':
+            # the base has none of them, half a series or a tree of the user's own some
+            known = known_symbols(src, wanted)
+            wanted = {symbol: value for symbol, value in wanted.items() if symbol in known}
+        requested.update({symbol: (value, file) for symbol, value in wanted.items()})
+    wrong = generate(machine, folder, src, {symbol: value
+                                            for symbol, (value, _) in requested.items()})
+    known = known_symbols(src, list(wrong))
+    for symbol, final in wrong.items():
+        value, file = requested[symbol]
+        why = f'is {final} (its dependencies?)' if symbol in known else 'does not exist there'
+        say(f'{shown(file)}: CONFIG_{symbol}={value} was requested but {why}')
+    if wrong:
+        (folder / '.config').unlink()
+        die(f'{tree} {arch} {flavour}: {len(wrong)} requested symbol(s) missing from .config')

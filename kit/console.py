@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest's console: which of its lines fail a run, and files that are read while they grow."""
+import datetime
+import re
+
+from kit.common import GUEST, archs, die, shown
+
+
+def read(path):
+    try:
+        return path.read_text(errors='replace')
+    except OSError:
+        return ''
+
+
+def numbered_lines(path):
+    """(number, line) of those that are no comment; a missing file is an error."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        die(f'{shown(path)}: {error.strerror}')
+    return [(number, line) for number, line in enumerate(lines, 1)
+            if line.strip() and not line.startswith('#')]
+
+
+def compiled(where, text):
+    try:
+        return re.compile(text)
+    except re.error as error:
+        return die(f'{where}: {error}')
+
+
+def exception(where, line, arch, today):
+    """What a line of splats.allowed allows on this architecture, or None; expired is an error."""
+    parts = [part.strip() for part in line.split(' | ')]
+    if len(parts) != 5 or not all(parts):
+        die(f'{where}: not ARCH | REGEX | REASON | LINK | YYYY-MM-DD')
+    if parts[0] not in archs():
+        die(f'{where}: no architecture {parts[0]}')
+    try:
+        expiry = datetime.date.fromisoformat(parts[4])
+    except ValueError:
+        die(f'{where}: no date: {parts[4]}')
+    if expiry < today:
+        die(f'{where}: expired on {expiry}: {parts[2]}')
+    return compiled(where, parts[1]) if parts[0] == arch else None
+
+
+def splat_rules(arch, folder=GUEST, today=None):
+    """(what fails a run, what is allowed on this architecture)."""
+    bad = [compiled(f'guest/splats:{number}', line)
+           for number, line in numbered_lines(folder / 'splats')]
+    if not bad:
+        die('guest/splats has no pattern')
+    allowed = [exception(f'guest/splats.allowed:{number}', line, arch,
+                         today or datetime.date.today())
+               for number, line in numbered_lines(folder / 'splats.allowed')]
+    return bad, [rule for rule in allowed if rule]
+
+
+def splats(text, rules):
+    bad, allowed = rules
+    return [line.rstrip() for line in text.splitlines()
+            if any(rule.search(line) for rule in bad)
+            and not any(rule.search(line) for rule in allowed)]
+
+
+def tail(path, lines=15):
+    return '\n'.join(f'  {line}' for line in read(path).splitlines()[-lines:])
+
+
+class Follow:
+    """Complete new lines of a growing file."""
+
+    def __init__(self, path):
+        self.path, self.offset, self.rest = path, 0, b''
+
+    def lines(self):
+        try:
+            with open(self.path, 'rb') as file:
+                file.seek(self.offset)
+                data = file.read()
+        except OSError:
+            return []
+        self.offset += len(data)
+        *whole, self.rest = (self.rest + data).split(b'\n')
+        return [line.decode(errors='replace').rstrip('\r') for line in whole]
+
+
+def size(path):
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""git, whatever the user's configuration, and worktrees of linux/."""
+import os
+import shutil
+
+from kit.common import LINUX, output, step
+
+# The fixed identity of commits that the scripts make, so that the same series gives the same commit
+# ids anywhere
+COMMITTER = {'name': 'v7.3.y series', 'email': 'series@localhost', 'date': '2026-01-01T00:00:00Z'}
+
+# A user's git configuration must change neither what is applied nor what is exported
+GIT_ENV = {
+    'GIT_CONFIG_GLOBAL': os.devnull,
+    'GIT_CONFIG_NOSYSTEM': '1',
+    'GIT_ATTR_NOSYSTEM': '1',
+    'LC_ALL': 'C.UTF-8',
+    'GIT_COMMITTER_NAME': COMMITTER['name'],
+    'GIT_COMMITTER_EMAIL': COMMITTER['email'],
+    'GIT_EDITOR': 'false',
+}
+GIT_SET = [
+    'safe.directory=*',
+    'core.hooksPath=/dev/null',
+    'core.attributesFile=/dev/null',
+    'core.excludesFile=/dev/null',
+    'core.autocrlf=false',
+    'core.eol=lf',
+    'core.safecrlf=false',
+    'core.abbrev=auto',
+    'core.quotePath=true',
+    'core.fsmonitor=false',
+    'core.whitespace=',
+    'commit.gpgSign=false',
+    'tag.gpgSign=false',
+    'gc.auto=0',
+    'maintenance.auto=false',
+    'advice.detachedHead=false',
+    'color.ui=false',
+    'i18n.commitEncoding=utf-8',
+    'i18n.logOutputEncoding=utf-8',
+    'apply.whitespace=nowarn',
+    'am.keepcr=false',
+    'am.threeWay=false',
+    'am.messageId=false',
+    'mailinfo.scissors=false',
+    'rerere.enabled=false',
+    'merge.conflictStyle=merge',
+    'merge.renames=true',
+    'merge.directoryRenames=conflict',
+    'notes.displayRef=',
+    'log.showSignature=false',
+]
+
+
+def git_command(*arguments):
+    return ['git', *(word for setting in GIT_SET for word in ('-c', setting)), *map(str, arguments)]
+
+
+def git_env(**more):
+    # an outer git (a hook, rebase --exec) exports variables that would redirect ours: None removes
+    # them
+    return {**{name: None for name in os.environ if name.startswith('GIT_')}, **GIT_ENV, **more}
+
+
+def git(*arguments, cwd=None, env=None, check=True, stdin=None):
+    """git's stdout in linux/ (or cwd), whatever the user's configuration."""
+    return output(
+        git_command(*arguments),
+        cwd=cwd or LINUX,
+        env=git_env(**(env or {})),
+        check=check,
+        stdin=stdin,
+    )
+
+
+def prune():
+    git('worktree', 'prune')
+
+
+def remove(folder):
+    """A worktree that is not needed any more."""
+    shutil.rmtree(folder, ignore_errors=True)
+    prune()
+
+
+def whole_worktree(what, folder, commit):
+    """A worktree with all files of the commit; one that is there is moved to it."""
+    if (folder / '.git').exists():
+        if git('rev-parse', 'HEAD', cwd=folder).strip() != commit:
+            step(f'{what}: checkout', git_command('checkout', '-q', '--force', '--detach', commit),
+                 cwd=folder, env=git_env())
+        return
+    prune()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # under another name first: an interrupted checkout must not pass for a whole one
+    part = folder.with_name('linux.part')
+    shutil.rmtree(part, ignore_errors=True)
+    step(f'{what}: worktree',
+         git_command('worktree', 'add', '-q', '--force', '--detach', part, commit),
+         cwd=LINUX, env=git_env())
+    git('worktree', 'move', part, folder)
+
+
+def sparse_worktree(folder, paths):
+    """A worktree of the base with only these files: enough for git am, linux/ stays as it is."""
+    remove(folder)
+    git('worktree', 'add', '--quiet', '--no-checkout', '--detach', folder, 'base')
+    git('sparse-checkout', 'set', '--no-cone', '--stdin', cwd=folder,
+        stdin=''.join(f'/{path}\n' for path in sorted(paths)))
+    git('checkout', '--quiet', '--detach', 'base', cwd=folder)

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A topic as mail: cover letter, To and Cc per patch, Signed-off-by of whoever sends.
+
+From the environment: TOPIC= (needed when there are several), TO= (to this address only, a trial),
+SEND=1 (sends with git send-email; otherwise the mail is written as an mbox below build/mail and
+nothing leaves), LINUX= or STABLE_GIT= (a git tree that has the base's tag: the base-commit is the
+one everybody knows).
+"""
+import os
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from email.header import Header
+from pathlib import Path
+
+from kit import measure, table
+from kit.common import BUILD, LINUX, SERIES, TOP, die, flag, output, say, step
+from kit.git import git, remove
+from kit.series import apply, corresponds, format_patches, pinned, ranges
+from kit.topics import order
+
+
+def sender():
+    """The sender's name and address, from his git configuration."""
+    name, mail = (
+        os.environ.get(f'GIT_AUTHOR_{what.upper()}')
+        or output(['git', 'config', f'user.{what}'], cwd=TOP, check=False).stdout.strip()
+        for what in ('name', 'email')
+    )
+    if not name or not mail:
+        die('git does not know who you are: git config user.name and user.email')
+    return name, mail
+
+
+def last_sent(topic):
+    """The version last sent, or 0."""
+    tags = re.findall(
+        rf'^sent/{re.escape(topic)}/v(\d+)$', git('tag', '--list', f'sent/{topic}/v*'), re.M
+    )
+    return max(map(int, tags), default=0)
+
+
+def cover(topic):
+    """Subject and text of the cover letter, its table filled from the recorded benchmark."""
+    path = SERIES / topic / 'cover.md'
+    if not path.is_file():
+        die(f'series/{topic}/cover.md is missing')
+    title, _, text = path.read_text().partition('\n')
+    if not title.startswith('# ') or not text.strip():
+        die(f'series/{topic}/cover.md: the first line must be `# subject`, then the text')
+    if '\n@TABLE@\n' in text:
+        text = text.replace('@TABLE@', results(topic))
+    return title[2:].strip(), text.strip()
+
+
+def results(topic):
+    """The table of a cover letter."""
+    data = measure.load(topic)
+    if data:
+        return table.text(data, cover=True)
+    say(f'mail: note: there is no series/{topic}/bench.json, the cover letter has no table')
+    return f'(not measured yet: make bench TOPIC={topic})'
+
+
+def recipients(path):
+    """To (maintainers) and Cc (reviewers, lists) of one patch."""
+    text = output(
+        ['perl', 'scripts/get_maintainer.pl', '--no-git', '--no-git-fallback', '--rolestats', path],
+        cwd=LINUX,
+    )
+    to, cc = [], []
+    # "A Name (Firm)" <address> (role:SECTION)
+    for who, role in re.findall(r'^(.*@\S+) \(([^:()]*).*\)$', text, re.M):
+        (cc if role == 'reviewer' or role.endswith('list') else to).append(who.strip())
+    return to, cc
+
+
+def alone(topic):
+    """(from, to): the topic's commits on the base itself, as it is mailed, whatever else is in
+    series/."""
+    if order()[0] == topic:
+        return next((first, last) for each, first, last in ranges() if each == topic)
+    folder = BUILD / 'mail.tmp'
+    try:
+        return 'base', apply(folder, [topic])[topic]
+    finally:
+        remove(folder)
+
+
+def upstream(version):
+    """The commit of the base's tag in a tree that others have too; here it is one commit without
+    history."""
+    for place in filter(
+        None,
+        (
+            os.environ.get('LINUX'),
+            os.environ.get('STABLE_GIT'),
+            output(['git', 'config', 'series.stable'], cwd=TOP, check=False).stdout.strip(),
+        ),
+    ):
+        tags = output(
+            ['git', 'ls-remote', place, f'refs/tags/v{version}', f'refs/tags/v{version}^{{}}'],
+            cwd=TOP,
+            check=False,
+        )
+        if tags.stdout.strip():
+            return tags.stdout.splitlines()[-1].split()[0]    # an annotated tag's commit comes last
+    return None
+
+
+def header(value):
+    return value if value.isascii() else Header(value, 'utf-8').encode()
+
+
+def address_lines(name, addresses):
+    return (
+        f'{name}: ' + ',\n\t'.join(header_address(address) for address in addresses) + '\n'
+        if addresses
+        else ''
+    )
+
+
+def header_address(address):
+    match = re.fullmatch(r'(.*?)\s*<(.*)>', address)
+    if not match or address.isascii():
+        return address
+    return f'{header(match[1].strip(chr(34)))} <{match[2]}>'
+
+
+def unreachable(author):
+    """An author whom no mail can reach is the repository's own identity: his patches are the
+    sender's."""
+    return re.search(r'noreply|\.example>?$|@localhost>?$', author)
+
+
+def finish(path, sign):
+    """The sender as author, unless somebody else is, and his Signed-off-by."""
+    text = path.read_text(errors='surrogateescape')
+    head, _, body = text.partition('\n\n')
+    author = re.match(r'From: (.*)\n\n', body)
+    if author and unreachable(author[1]):
+        body = body[author.end():]
+    path.write_text(f'{head}\n\n{body}', errors='surrogateescape')
+    git(
+        'interpret-trailers',
+        '--in-place',
+        '--if-exists=addIfDifferent',
+        '--trailer',
+        f'Signed-off-by: {sign}',
+        path,
+    )
+
+
+def checkpatch(path):
+    """What it finds; that new files are in MAINTAINERS is what `make check` looks after."""
+    done = output(
+        [
+            'perl',
+            'scripts/checkpatch.pl',
+            '--strict',
+            '--show-types',
+            '--color=never',
+            '--no-summary',
+            '--terse',
+            '--ignore=FILE_PATH_CHANGES',
+            path,
+        ],
+        cwd=LINUX,
+        env={'HOME': BUILD},
+        check=False,
+    )
+    return done.stdout.splitlines() or [done.stderr.strip()] * bool(done.returncode)
+
+
+def topic_given():
+    names = order()
+    alone_there = names[0] if len(names) == 1 else ''
+    topic = os.environ.get('TOPIC') or alone_there or \
+        die(f'TOPIC= is needed, one of: {" ".join(names)}')
+    if topic not in names:
+        die(f'no topic {topic} (known: {" ".join(names)})')
+    if not (LINUX / '.git').exists() or not corresponds():
+        die('linux/ is not what series/ describes, and what is mailed is series/: '
+            'make export or make tree first')
+    return topic
+
+
+def write_patches(topic, version, who, text, first, last):
+    """The topic as git format-patch writes it, in a folder of its own: (letter, patches)."""
+    folder = BUILD / 'mail' / f'{topic}-v{version}'
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    name, mail = who
+    more = ['--cover-letter', '--numbered', '--thread=shallow', f'--from={name} <{mail}>',
+            '--base=base']
+    if version > 1:
+        before = f'sent/{topic}/v{version - 1}'
+        if not re.search(rf'^(Changes|v{version}\b)', text, re.M):
+            say(f'mail: note: series/{topic}/cover.md does not say what has changed '
+                f'(Changes since v{version - 1}:)')
+        more += [f'--reroll-count={version}', f'--range-diff={before}-base..{before}']
+    # the cover letter's author is git's committer
+    format_patches(first, last, folder, *more,
+                   env={'GIT_COMMITTER_NAME': name, 'GIT_COMMITTER_EMAIL': mail})
+    letter, *patches = sorted(folder.glob('*.patch'))
+    return letter, patches
+
+
+def fill_letter(letter, patches, subject, text, name, authors):
+    """Subject, text, base-commit and headers of the cover letter."""
+    content = letter.read_text(errors='surrogateescape')
+    for author in authors:
+        if unreachable(author):    # in the shortlog
+            content = content.replace(f'\n{author.rpartition(" <")[0]} (', f'\n{name} (')
+    content = content.replace('*** SUBJECT HERE ***', header(subject))
+    content = content.replace('*** BLURB HERE ***', text)
+    version = pinned()[0]
+    if commit := upstream(version):
+        content = re.sub(r'^base-commit: .*$', f'base-commit: {commit}', content, count=1,
+                         flags=re.M)
+    else:
+        say(f'mail: note: base-commit is the commit of v{version} in linux/, which nobody else '
+            f'has: LINUX= a git tree with the tag v{version}')
+    # git leaves the name in a cover letter's From: unencoded
+    mine = re.search(r'^From: .*$', patches[0].read_text(errors='surrogateescape'), re.M)[0]
+    content = re.sub(r'^From: .*$', lambda _: mine, content, count=1, flags=re.M)
+    if not content.isascii() and 'Content-Type:' not in content:
+        content = content.replace('\n\n', '\nMIME-Version: 1.0\n'
+                                  'Content-Type: text/plain; charset=UTF-8\n'
+                                  'Content-Transfer-Encoding: 8bit\n\n', 1)
+    letter.write_text(content, errors='surrogateescape')
+
+
+def address(letter, patches, found):
+    """To and Cc into each mail; the cover letter goes to all. Returns its (to, cc)."""
+    everyone, others = [], []
+    for to, cc in found:
+        everyone += [who for who in to if who not in everyone]
+        others += [who for who in cc if who not in others]
+    groups = dict(zip(patches, found))
+    groups[letter] = everyone, [who for who in others if who not in everyone]
+    for path, (to, cc) in groups.items():
+        text = path.read_text(errors='surrogateescape')
+        lines = address_lines('To', to) + address_lines('Cc', cc)
+        path.write_text(text.replace('\n\n', f'\n{lines}\n', 1), errors='surrogateescape')
+    return groups[letter]
+
+
+def main():
+    topic, (name, mail) = topic_given(), sender()
+    first, last = alone(topic)
+    if not git('rev-list', f'{first}..{last}').strip():
+        die(f'topic {topic} has no patches')
+    subject, text = cover(topic)
+    version = last_sent(topic) + 1
+    letter, patches = write_patches(topic, version, (name, mail), text, first, last)
+    authors = set(git('log', '--format=%an <%ae>', f'{first}..{last}').splitlines())
+    fill_letter(letter, patches, subject, text, name, authors)
+    for path in patches:
+        finish(path, f'{name} <{mail}>')
+    only = os.environ.get('TO')
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        faults = [line for lines in pool.map(checkpatch, patches) for line in lines]
+        found = [([only], [])] * len(patches) if only else list(pool.map(recipients, patches))
+    for line in faults:
+        say(f'  {line.replace(f"{BUILD}/", "build/")}')
+    to, cc = address(letter, patches, found)
+    mbox = letter.parent.with_suffix('.mbox')
+    mbox.write_bytes(b'\n'.join(path.read_bytes() for path in (letter, *patches)))
+    say(f'mail: {topic} v{version}, {len(patches)} patches and the cover letter in '
+        f'{mbox.relative_to(TOP)}')
+    say(f'mail: as {name} <{mail}>, to {len(to)}, cc {len(cc)}: {", ".join([*to, *cc])}')
+    if faults:
+        die(f'nothing was sent: checkpatch --strict finds {len(faults)} faults (above)')
+    if not flag('SEND'):
+        say('mail: nothing was sent (SEND=1 sends)')
+        return
+    if unreachable(mail):
+        die(f'nothing was sent: nobody can answer to {mail} (git config user.email)')
+    send([letter, *patches])
+    if not only:    # a trial is no version
+        git('tag', f'sent/{topic}/v{version}-base', f'{first}^{{commit}}')
+        git('tag', f'sent/{topic}/v{version}', f'{last}^{{commit}}')
+        say(f'mail: sent; kept as the tag sent/{topic}/v{version} in linux/')
+
+
+def send(files):
+    if not Path(output(['git', '--exec-path']).strip(), 'git-send-email').exists():
+        die('git send-email is missing: install the package git-email')
+    step(
+        'send',
+        [
+            'git',
+            'send-email',
+            '--confirm=never',
+            '--no-thread',
+            '--no-validate',
+            '--no-chain-reply-to',
+            '--no-format-patch',
+            '--suppress-cc=self',
+            '--suppress-cc=author',
+            '--suppress-cc=body',
+            '--suppress-cc=cccmd',
+            '--no-annotate',
+            '--8bit-encoding=UTF-8',
+            *files,
+        ],
+        cwd=TOP,
+        timeout=600,
+    )

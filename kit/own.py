@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make run|test|shell LINUX=/path: a git tree of the user's, as it is, in the place of the series.
+
+The tree is only read: a clone below build/ gets its HEAD and what is uncommitted, and is built out
+of tree. "patched" is that; "base" is BASE= or the newest v7.3.y release that HEAD stands on.
+"""
+import os
+import re
+import shutil
+from pathlib import Path
+
+from kit.common import BUILD, die, say, step
+from kit.git import git, git_command, git_env
+from kit.series import mainline, version_of
+from kit.trees import ROOTS, state
+
+
+def given():
+    return os.environ.get('LINUX', '')
+
+
+def read(path, *words):
+    """git's answer in the user's tree, which stays as it is."""
+    return git('--no-optional-locks', *words, cwd=path, check=False)
+
+
+def merge_base(path):
+    """What "base" is: BASE=, or the newest release below HEAD."""
+    named = os.environ.get('BASE')
+    if not named:
+        found = read(path, 'describe', '--tags', '--abbrev=0', '--match', f'v{mainline()}',
+                     '--match', f'v{mainline()}.[0-9]*', 'HEAD')
+        named = found.stdout.strip() or die(
+            f'LINUX={path} stands on no v{mainline()}.y tag: say BASE=commit')
+    found = read(path, 'merge-base', 'HEAD', named)
+    if found.returncode:
+        die(f'BASE={named}: no such commit below HEAD of {path}')
+    return found.stdout.strip()
+
+
+def clone(path, folder, commit):
+    """The commit in a clone that shares the user's objects."""
+    if not (folder / '.git').exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        git('clone', '-q', '--shared', '--no-checkout', path, folder, cwd=path)
+    git('config', 'remote.origin.url', path, cwd=folder)
+    git('fetch', '-q', 'origin', '+HEAD:refs/own/head', cwd=folder)
+    if git('rev-parse', 'HEAD', cwd=folder).strip() != commit \
+            or not (folder / 'Makefile').exists():
+        step(f'check out {commit[:12]} of {path}',
+             git_command('checkout', '-q', '--force', '--detach', commit), cwd=folder,
+             env=git_env())
+
+
+def copy_uncommitted(path, folder):
+    """What git status says of the user's tree, in the clone too; nothing when it is there."""
+    if state(path) == state(folder):
+        return
+    git('reset', '-q', '--hard', cwd=folder)
+    git('clean', '-q', '-fd', cwd=folder)
+    changed = read(path, 'status', '--porcelain', '-z', '--no-renames', '-uall').stdout
+    for entry in filter(None, changed.split('\0')):
+        name = entry[3:]
+        if (path / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path / name, folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+def use():
+    """Makes LINUX= what is built and booted; returns what it is, in words."""
+    path = Path(given()).expanduser().resolve()
+    top = read(path, 'rev-parse', '--show-toplevel').stdout.strip() if path.is_dir() else ''
+    if not top or Path(top).resolve() != path:
+        die(f'LINUX={given()}: give the top of a git tree of Linux {mainline()}.y')
+    version = version_of(read(path, 'show', 'HEAD:Makefile').stdout)
+    if not version:
+        die(f'LINUX={path}: its HEAD is no Linux')
+    head, below = read(path, 'rev-parse', 'HEAD').stdout.strip(), merge_base(path)
+    for name, commit in (('own', head), ('own-base', below)):
+        clone(path, BUILD / name / 'linux', commit)
+    copy_uncommitted(path, BUILD / 'own/linux')
+    # the series' tree goes on to give the programs that this one lacks
+    ROOTS.update(patched=BUILD / 'own', base=BUILD / 'own-base', series=ROOTS['patched'])
+    count = git('rev-list', '--count', f'{below}..{head}', cwd=path).strip()
+    dirty = bool(re.search(r'\S', read(path, 'status', '--porcelain').stdout))
+    say(f'{path}: Linux {version}, {count} commits above {below[:12]}'
+        f'{" and what is uncommitted" if dirty else ""}')

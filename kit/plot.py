@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""series/TOPIC/bench.png: the same bytes for the same record."""
+import os
+import sys
+
+from kit import measure, topics
+from kit.common import TOP, die
+
+
+def pyplot():
+    """matplotlib; Debian's python3-matplotlib belongs to Debian's Python."""
+    try:
+        import matplotlib
+    except ImportError:
+        debian = '/usr/bin/python3'
+        if os.path.realpath(sys.executable) == os.path.realpath(debian) \
+                or not os.path.exists(debian):
+            die('matplotlib is missing: make deps')
+        return None
+    matplotlib.use('Agg')
+    matplotlib.rcParams.update({'font.family': 'DejaVu Sans', 'font.size': 9})
+    from matplotlib import pyplot as found
+    return found
+
+
+def draw(topic):
+    plt = pyplot()
+    if not plt:
+        os.chdir(TOP)
+        os.execv('/usr/bin/python3', ['/usr/bin/python3', '-m', 'kit', 'plot', topic])
+    figure = topics.benchmark(topic).plot(measure.load(topic), plt)
+    figure.tight_layout()
+    path = measure.path_of(topic).with_suffix('.png')
+    figure.savefig(path, dpi=120, metadata={'Software': None})
+    plt.close(figure)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make run: base and patched kernel side by side, the table shown as soon as each was booted once.
+
+Three boots of each kernel, five when the first three disagree, or RUNS=. When nothing has changed
+since the last time, its table is shown again; RUNS=1 measures with one boot each.
+"""
+import hashlib
+import json
+import os
+from pathlib import Path
+
+from kit import build, measure, table, topics
+from kit.common import BUILD, SERIES, die, say, shown
+
+FEW, MANY, SPREAD = 3, 5, 0.1    # boots; of a ratio over the boots, relative to itself
+
+
+def runs_given():
+    text = os.environ.get('RUNS', '')
+    if text and not (text.isdigit() and int(text)):
+        die(f'RUNS={text}: a number of boots is meant')
+    return int(text or 0)
+
+
+def topic_given():
+    known = measure.quick_topics() or die('no topic has a quick benchmark')
+    topic = os.environ.get('TOPIC') or known[0]
+    if topic not in known:
+        die(f'make run shows {" ".join(known)}; for others: make bench TOPIC={topic}')
+    return topic
+
+
+def key_of(topic):
+    """What the figures depend on: both kernels, the program, the benchmark."""
+    module = topics.benchmark(topic)
+    arch, flavour, program = module.QUICK
+    for tree in measure.TREES:
+        build.build(arch, flavour, tree)
+    inputs = [build.stamp(arch, flavour, tree) for tree in measure.TREES]
+    files = measure.selftest(arch, program), SERIES / topic / 'measure.py', Path(__file__)
+    inputs += [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    return hashlib.sha256(repr(inputs).encode()).hexdigest()
+
+
+def settled(rows):
+    """Do the boots agree on what the table is about?"""
+    timed = [row for row in rows if row['unit'] == 's' and row['base'] > 0.05]
+    return all((row['max'] - row['min']) / row['ratio'] <= SPREAD for row in timed)
+
+
+def main():
+    topic, wanted = topic_given(), runs_given()
+    key, kept = key_of(topic), BUILD / 'run' / f'{topic}.json'
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    if kept.exists() and not wanted:
+        data = json.loads(kept.read_text())
+        if data.pop('key', '') == key:
+            print(table.text(data))
+            say(f'nothing has changed since this was measured ({shown(kept)}); RUNS=1 measures')
+            return
+    module, data = topics.benchmark(topic), None
+    for done, (rows, accelerator) in enumerate(module.quick(wanted or MANY), 1):
+        data = measure.record(topic, 'make run', rows, accelerator)
+        if done >= (wanted or MANY) or not wanted and done >= FEW and settled(rows):
+            break
+        print(f'\nafter {done} boot(s) of each kernel:\n{table.text(data)}\n', flush=True)
+    print(table.text(data))
+    measure.save({**data, 'key': key}, kept)

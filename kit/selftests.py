@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Builds selftests statically for a guest."""
+from kit import topics
+from kit.common import die, load_machine, step
+from kit.trees import Lock, make, root, source, source_arch, stamp_of, state
+
+BELOW = 'tools/testing/selftests'
+
+
+def suite_of(tree, program):
+    """SUITE/PROGRAM as (suite, program), or None: a suite has a Makefile (kvm, not kvm/arm64)."""
+    words = program.split('/')
+    for count in range(len(words) - 1, 0, -1):
+        suite = '/'.join(words[:count])
+        if (source(tree) / BELOW / suite / 'Makefile').exists():
+            return suite, '/'.join(words[count:])
+    return None
+
+
+def has(tree, program):
+    """Is the program's source there?"""
+    found = suite_of(tree, program)
+    return bool(found) and any((source(tree) / BELOW / found[0]).glob(f'{found[1]}.*'))
+
+
+def goals_of(arch, tree, suite, folder, wanted):
+    """A topic's own suites are built whole, or what it names of them; of others (large, or with
+    libraries that a cross compiler lacks) only the programs that are wanted."""
+    if named := topics.programs(suite):
+        return [str(folder / program) for program in named
+                if (source(tree) / f'{BELOW}/{suite}/{program}.c').exists()]
+    if suite in topics.suites(arch):
+        return ['all']
+    return sorted(str(folder / program) for program in wanted)
+
+
+def build_suite(machine, arch, tree, suite, folder, goals):
+    """make in the suite's folder; headers were installed."""
+    src, headers = source(tree), folder / 'headers'
+    target = folder / suite
+    command, env = make(machine, headers, src / BELOW / suite, *goals)
+    command = [word for word in command if not str(word).startswith('O=')]
+    command += [f'OUTPUT={target}', f'KHDR_INCLUDES=-isystem {headers}/usr/include',
+                'EXTRA_CFLAGS=-static', 'LDFLAGS=-static -pthread']
+    if suite == 'kvm':
+        # its guests run the program's own text, where it was linked; headers are generated below
+        # abs_objdir
+        (target / 'tools').mkdir(exist_ok=True)
+        command += [f'abs_objdir={target}', 'LDFLAGS=-static -pthread -no-pie']
+    step(f'build {tree} {arch} selftests/{suite}', command,
+         log=folder / f'{suite.replace("/", "-")}.log', env=env)
+
+
+def build(arch, tree, programs, suites=()):
+    """Builds the programs (SUITE/PROGRAM) and whole suites; {program: its file}."""
+    machine, src = load_machine(arch), source(tree)
+    folder = root(tree) / 'build' / f'{arch}-selftests'
+    places = {}
+    for program in programs:
+        places[program] = suite_of(tree, program) or \
+            die(f'{tree} tree: no selftest suite for {program}: is the series applied?')
+    wanted = {suite: [] for suite in suites}
+    for suite, name in places.values():
+        wanted.setdefault(suite, []).append(name)
+    goals = {suite: goals_of(arch, tree, suite, folder / suite, names)
+             for suite, names in wanted.items()}
+    with Lock(folder):
+        # what programs and installed headers are made of
+        sources = state(src, BELOW, 'tools/include', 'include/uapi',
+                        f'arch/{source_arch(machine)}/include/uapi')
+        stamps = {suite: stamp_of(machine, suite, goals[suite], sources) for suite in wanted}
+        marks = {suite: folder / suite / '.stamp' for suite in wanted}
+        missing = [suite for suite, mark in marks.items()
+                   if not mark.exists() or mark.read_text() != stamps[suite]]
+        if missing:
+            command, env = make(machine, folder / 'headers', src, 'headers_install')
+            step(f'build {tree} {arch} headers', command, log=folder / 'headers.log', env=env)
+        for suite in missing:
+            (folder / suite).mkdir(parents=True, exist_ok=True)
+            marks[suite].unlink(missing_ok=True)
+            build_suite(machine, arch, tree, suite, folder, goals[suite])
+            marks[suite].write_text(stamps[suite])
+    files = {program: folder / suite / name for program, (suite, name) in places.items()}
+    for program, file in files.items():
+        if not file.exists():
+            die(f'{program} was not built: is it in its Makefile?')
+    return files

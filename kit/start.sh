@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# The way to Python: a fresh machine may have none. Then `python3 -m kit "$@"`.
+set -eu
+if ! command -v python3 >/dev/null; then
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "deps: python3 (3.11 or newer) is missing: install it" >&2
+		exit 1
+	fi
+	echo "deps: installing python3" >&2
+	export DEBIAN_FRONTEND=noninteractive
+	install='apt-get install -qq -y --no-install-recommends python3'
+	{ $install || { apt-get update -qq && $install; }; } >/dev/null || {
+		echo "deps: apt-get could not install python3" >&2
+		exit 1
+	}
+fi
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+	echo "deps: $(python3 --version) is too old: 3.11 or newer is needed" >&2
+	exit 1
+fi
+cd "$(dirname "$0")/.."
+exec python3 -m kit "$@"

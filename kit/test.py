@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make test: boots what the topics ask for and runs their selftests and KUnit suites.
+
+Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 a test failed, 2 a guest was lost,
+3 a kernel splat.
+"""
+import os
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from kit import boots, build, guest, own, report, selftests
+from kit.common import die, flag, say, shown
+from kit.git import git
+from kit.trees import source
+
+
+def there(test):
+    """Has the tree the test? One of the user's own may lack what the series adds."""
+    if 'program' in test:
+        return selftests.has('patched', test['program'])
+    return not git('grep', '-qF', f'"{test["kunit"]}"', '--', '*.c', cwd=source('patched'),
+                   check=False).returncode
+
+
+def plan():
+    """The boots that were asked for."""
+    arch, flavour, pattern = (os.environ.get(name, '') for name in ('ARCH', 'FLAVOUR', 'TEST'))
+    planned = boots.chosen(arch, flavour, pattern, flag('FULL'))
+    if iommu := os.environ.get('IOMMU'):
+        planned = [{**boot, 'iommu': iommu} for boot in planned]
+    if own.given():
+        missing = {test['name'] for boot in planned for test in boot['test'] if not there(test)}
+        if missing:
+            say(f'test: this tree has not: {" ".join(sorted(missing))}')
+        planned = [{**boot, 'test': [test for test in boot['test'] if test['name'] not in missing]}
+                   for boot in planned]
+    return [boot for boot in planned if boot['test']] or die('no test is meant by that')
+
+
+def prepare(boot):
+    """Builds what the boot needs: (image, the tests' programs)."""
+    image = build.build(boot['arch'], boot['flavour'], 'patched')
+    programs = sorted({test['program'] for test in boot['test'] if 'program' in test})
+    return image, list(selftests.build(boot['arch'], 'patched', programs).values())
+
+
+def run_boot(boot, image, files):
+    """(Counter, guest status) of one boot; prints its results."""
+    kernel, tests = f'{boot["arch"]} {boot["flavour"]}', boot['test']
+    options, results = boots.options_of(boot), report.Report(tests)
+    options.limits.silence = max(test.get('timeout', 360) for test in tests)
+    say(f'{kernel}: {len(tests)} test program(s)')
+    ended = guest.run_guest(boot['arch'], image, report.job_of(tests), files, options,
+                            name=f'test-{kernel.replace(" ", "-")}', on_line=results.line)
+    counts = results.verdict()
+    if ended.status in (guest.LOST, guest.SPLAT):
+        print(f'FAILED {kernel}: {ended.message}\n{ended.detail}')
+        counts['failed'] += 1
+    boot_seconds = f'{ended.boot_seconds:.1f}' if ended.boot_seconds else '-'
+    lockdep = {True: ', lockdep on to the end', False: ', lockdep went OFF', None: ''}
+    print(
+        f'{kernel} ({ended.accelerator}): {closing(counts)}, boot {boot_seconds} s, '
+        f'{ended.seconds:.0f} s in all{lockdep[ended.lockdep]}; {shown(ended.folder)}',
+        flush=True,
+    )
+    return counts, ended.status
+
+
+def closing(counts):
+    return ', '.join(f'{counts[word]} {word}' for word in ('passed', 'failed', 'skipped'))
+
+
+def side_by_side(planned):
+    """Lists of boots: with icount a guest is one thread of the host, so those run in parallel."""
+    groups = []
+    for boot in planned:
+        if groups and boot.get('icount') and groups[-1][0].get('icount') \
+                and len(groups[-1]) < os.cpu_count():
+            groups[-1].append(boot)
+        else:
+            groups.append([boot])
+    return groups
+
+
+def worse(one, other):
+    """Of two guests' statuses: a lost guest is worst, then a splat, then a failed test."""
+    badness = [guest.OK, guest.FAILED, guest.SPLAT, guest.LOST]
+    return max(one, other, key=badness.index)
+
+
+def main():
+    groups = side_by_side(plan())
+    total, worst, prepared = Counter(), guest.OK, []
+    with ThreadPoolExecutor() as pool:
+        for group, following in zip(groups, [*groups[1:], []]):
+            running = [pool.submit(run_boot, boot, *ready)
+                       for boot, ready in zip(group, prepared or map(prepare, group))]
+            # one thread leaves CPUs to build on what comes next
+            idle = group[0].get('icount') and len(group) < os.cpu_count()
+            prepared = [prepare(boot) for boot in following] if idle else []
+            for counts, status in (each.result() for each in running):
+                total += counts
+                worst = worse(worst, status)
+    print(closing(total))
+    return worst or (guest.FAILED if total['failed'] else guest.OK)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Make linux/ what series/ describes: the base and one branch per topic.
+
+`make tree` insists: it is an error when linux/ holds work that series/ does not. What run, test and
+other verbs stand on (keep) leaves such a linux/ as it is and says so.
+"""
+from kit.common import BUILD, LINUX, die, say
+from kit.git import git, remove
+from kit.series import apply, corresponds, load_state, own_work, save_state, uncommitted
+from kit.topics import order
+
+
+def main(keep=False):
+    if not (LINUX / '.git').exists():
+        die('no linux/ here: make tree')
+    last = order()[-1]
+    if corresponds():
+        files = uncommitted()
+        if files:
+            say(
+                f'tree: linux/ is what series/ describes, plus uncommitted changes '
+                f'({files[0]}{" …" if files[1:] else ""})'
+            )
+        elif not keep:
+            say('tree: linux/ is what series/ describes')
+        return
+    work = own_work()
+    if work:
+        if keep:
+            say(f'tree: linux/ is used as it is: {work}')
+            return
+        die(work)
+    folder = BUILD / 'tree.tmp'
+    try:
+        tips = apply(folder)
+    finally:
+        remove(folder)
+    # nothing of linux/ is lost by this: own_work() found all of it in series/ as it was, and git
+    # refuses to overwrite files
+    done = git('checkout', '--quiet', '--detach', tips[last], check=False)
+    if done.returncode:
+        die(f'{done.stderr.strip().splitlines()[0]} (git checkout in linux/)')
+    old = [topic for topic in load_state() if topic not in tips]
+    git(
+        'update-ref',
+        '--stdin',
+        stdin=''.join(f'update refs/heads/{topic} {tip}\n' for topic, tip in tips.items())
+        + ''.join(f'delete refs/heads/{topic}\n' for topic in old),
+    )
+    git('symbolic-ref', 'HEAD', f'refs/heads/{last}')
+    save_state()
+    say(f'tree: linux/ is what series/ describes, on the branch {last}')

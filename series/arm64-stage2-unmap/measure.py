@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""arm64-stage2-unmap: how long a real-time task waits while KVM unmaps guest memory, and what the
+unmap costs.
+
+Every boot runs with -icount: the guest's time is instructions executed (1 ns = 1 instruction),
+whatever else the host does. So two boots at a time do not disturb each other, and what a boot has
+printed is kept below build/bench: a run that was interrupted goes on where it was.
+"""
+import hashlib
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+from kit import build, guest
+from kit.common import BUILD, die, say, shown
+from kit.measure import row, selftest
+from kit.qemu import Options
+
+ARCH = 'arm64'
+PROGRAMS = [
+    'arm64/stage2_unmap_perf',
+    'arm64/stage2_unmap_nested',
+    'kvm_page_table_test',
+    'dirty_log_perf_test',
+]
+MODES = {
+    'vhe': '',
+    'nvhe': 'kvm-arm.mode=nvhe',
+    'protected': 'kvm-arm.mode=protected',
+    'nested': 'kvm-arm.mode=nested',
+}
+WORDS = {'delete': 'slot deleted', 'discard': 'DONTNEED', 'close': 'VM closed'}
+COSTS = {
+    'unmap_instructions': 'unmap alone',
+    'unmap_instructions_task': 'unmap, RT task',
+    'dirty_log_instructions': 'dirty_log_perf_test',
+    'page_table_test_instructions': 'page_table_test',
+    'l2_progress': 'passes of an L2 guest',
+    'range_invalidations': 'invalidations',
+}
+
+# (mode, CPU) of a boot: the operations whose latency is measured there: (operation, MiB, slots)
+BOOTS = {
+    ('vhe', 'max'): [
+        ('delete', 128, 1),
+        ('delete', 512, 1),
+        ('delete', 1024, 1),
+        ('delete', 2048, 1),
+        ('discard', 1024, 1),
+        ('discard', 2048, 1),
+        ('discard', 2048, 4),
+        ('close', 1024, 1),
+    ],
+    ('nvhe', 'max'): [('delete', 128, 1), ('delete', 1024, 1)],
+    ('vhe', 'cortex-a76'): [('delete', 128, 1), ('delete', 1024, 1)],
+    ('nvhe', 'cortex-a76'): [('delete', 128, 1)],
+    ('protected', 'max'): [('delete', 128, 1)],
+    ('nested', 'max'): [],
+}
+
+
+def perf(mode, operation, mib, slots, more=''):
+    # blocks that are split are mapped quicker than pages; the hypervisor of protected mode does not
+    # split
+    split = '' if mode == 'protected' else '-b '
+    return f'stage2_unmap_perf -o {operation} -m {mib} -s {slots} {split}{more}'.rstrip()
+
+
+def one(pattern):
+    """The figure that a line of the output names."""
+    return lambda text: float(re.search(rf'^(?:# )?{pattern} ([\d.]+)$', text, re.M)[1])
+
+
+def instructions(text):
+    """All the times that an upstream test prints, in ns."""
+    found = re.findall(r'time: (\d+)\.(\d{9})s', text)
+    return sum(int(seconds) * 10**9 + int(ns) for seconds, ns in found) or die(
+        'an upstream test printed no times'
+    )
+
+
+def jobs(mode, cpu):
+    """[(metric, unit, fields of the row, command, how to read its output)] of a boot."""
+    found = []
+    for operation, mib, slots in BOOTS[mode, cpu]:
+        where = {'operation': operation, 'mib': mib, 'slots': slots}
+        found.append(
+            (
+                'wakeup_latency_us',
+                'us',
+                where,
+                perf(mode, operation, mib, slots, '-t'),
+                one('wakeup_latency_us'),
+            )
+        )
+    # not of a memslot deleted: that waits for a grace period, too
+    for mib in [256] if (mode, cpu) == ('vhe', 'max') else [16] if BOOTS[mode, cpu] else []:
+        where = {'operation': 'discard', 'mib': mib, 'slots': 1}
+        for metric, more in (('unmap_instructions', ''), ('unmap_instructions_task', '-t')):
+            found.append(
+                (
+                    metric,
+                    'instructions',
+                    where,
+                    perf(mode, 'discard', mib, 1, more),
+                    lambda text: 1000 * one('unmap_us')(text),
+                )
+            )
+    if (mode, cpu) == ('vhe', 'max'):
+        for mapped, pages in ((0, '0'), (1, '1000000')):
+            found.append(
+                (
+                    'range_invalidations',
+                    'count',
+                    {'operation': 'delete', 'mib': 2048, 'slots': 1, 'mapped_pages': mapped},
+                    f'stage2_unmap_perf -o delete -m 2048 -p {pages} -c',
+                    one('range_invalidations'),
+                )
+            )
+        where = {'operation': 'upstream test'}
+        found.append(
+            (
+                'dirty_log_instructions',
+                'instructions',
+                where,
+                'dirty_log_perf_test -m 3 -v 1 -b 16M -i 2',
+                instructions,
+            )
+        )
+        found.append(
+            (
+                'page_table_test_instructions',
+                'instructions',
+                where,
+                'kvm_page_table_test -m 3 -v 1 -b 16M',
+                instructions,
+            )
+        )
+    if mode == 'nested':
+        found.append(('l2_progress', 'passes', {'operation': 'discard', 'mib': 4, 'slots': 1},
+                      'stage2_unmap_nested -t l2_gets_on_while_the_host_unmaps', one('l2_passes')))
+    return found
+
+
+def boot(tree, image, files, mode, cpu):
+    """The figures of jobs(mode, cpu) on one kernel, and the accelerator."""
+    planned = jobs(mode, cpu)
+    script = ['#!/bin/sh']
+    for number, (*_, command, _) in enumerate(planned):
+        script.append(f'echo "## {number}"; {command} || exit')
+    job = '\n'.join([*script, ''])
+    files = [file for file in files if file.name in job]
+    options = Options(
+        memory='4G', icount=True, append=MODES[mode], qemu=[] if cpu == 'max' else ['-cpu', cpu]
+    )
+    options.limits.silence, options.limits.total = 900, 3600
+
+    what = f'{tree}, {mode}, {cpu}'
+    digest = hashlib.sha256(
+        repr((job, options, *(file.read_bytes() for file in (image, *files)))).encode()
+    ).hexdigest()
+    kept = BUILD / 'bench' / digest
+    if not kept.exists():
+        ended = guest.run_guest(ARCH, image, job, files, options, name='bench', what=what)
+        if ended.status != guest.OK:
+            say(ended.detail)
+            die(f'{what}: {ended.message}', ended.status)
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(f'{ended.accelerator}\n{ended.results()}')
+    accelerator, _, results = kept.read_text().partition('\n')
+    texts = dict(re.findall(r'^## (\d+)\n(.*?)(?=^## |\Z)', results, re.M | re.S))
+    figures = []
+    for number, (metric, *_, command, read) in enumerate(planned):
+        try:
+            figures.append(read(texts[str(number)]))
+        except (KeyError, TypeError):
+            die(f'{what}: no {metric} of `{command}` in {shown(kept)}')
+    return figures, accelerator
+
+
+def measure(runs=1, rounds=1):
+    """One boot of each: another gives the same figures, that is what -icount is for."""
+    files = [selftest(ARCH, f'kvm/{program}') for program in PROGRAMS]
+    images = {tree: build.build(ARCH, 'plain', tree) for tree in ('base', 'patched')}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        boots = {
+            (tree, *where): pool.submit(boot, tree, image, files, *where)
+            for where in BOOTS
+            for tree, image in images.items()
+        }
+        found = {key: each.result() for key, each in boots.items()}
+    rows = []
+    for mode, cpu in BOOTS:
+        for number, (metric, unit, fields, *_) in enumerate(jobs(mode, cpu)):
+            before, after = ([[found[tree, mode, cpu][0][number]]] for tree in images)
+            rows.append(row_of(metric, unit, before, after, {**fields, 'mode': mode, 'cpu': cpu}))
+    return rows, found[next(iter(found))][1]
+
+
+def row_of(metric, unit, before, after, fields):
+    # more is better: the ratio is what the patched kernel reaches of the base's
+    if metric == 'l2_progress':
+        found = row(metric, after, before, unit, **fields)
+        return {**found, 'better': 'higher', 'base': found['patched'], 'patched': found['base']}
+    if not all(value for run in after for value in run):
+        # nothing at all has no ratio
+        base, patched = before[0][0], after[0][0]
+        return {
+            'metric': metric,
+            **fields,
+            'unit': unit,
+            'better': 'lower',
+            'base': base,
+            'patched': patched,
+            'ratio': None,
+            'runs': len(before),
+            'min': None,
+            'max': None,
+        }
+    return row(metric, before, after, unit, **fields)
+
+
+HEAD = ['what', 'mode', 'CPU']
+
+
+def describe(each):
+    """The cells that say what a row is."""
+    if each['metric'] == 'wakeup_latency_us':
+        slots = f', {each["slots"]} slots' if each['slots'] > 1 else ''
+        what = f'{WORDS[each["operation"]]}, {each["mib"]}M{slots}, us'
+    else:
+        what = COSTS.get(each['metric'], each['metric'].replace('_', ' '))
+        if 'mib' in each and each['metric'].startswith('unmap'):
+            what += f', {each["mib"]}M'
+        if 'mapped_pages' in each:
+            what += f', {each["mapped_pages"]} mapped'
+    return [what, each['mode'], each['cpu']]
+
+
+def cover(each):
+    """The sizes that matter, each mode and CPU once, and what got worse."""
+    if each['metric'] == 'wakeup_latency_us':
+        return each['mib'] == 1024 or each['mode'] == 'protected'
+    if each['metric'].startswith('unmap_instructions'):
+        return (each['mode'], each['cpu']) in (('vhe', 'max'), ('protected', 'max'))
+    return True
+
+
+def note(data):
+    return (
+        f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount (1 ns = 1 '
+        f'instruction), 1 CPU, guest memory in 4K pages; '
+        'latency: worst wake-up of a SCHED_FIFO task with a period of 200 us on the CPU that '
+        'unmaps; other rows: instructions, '
+        f'or what is named; ratio = base/patched, patched/base for passes. `{data["command"]}`'
+    )
+
+
+def plot(data, pyplot):
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    curves = {
+        ('delete', 'vhe', 'max'): 'memslot deleted',
+        ('delete', 'vhe', 'cortex-a76'): 'memslot deleted, no FWB or range TLBI',
+        ('delete', 'protected', 'max'): 'memslot deleted, protected mode',
+    }
+    for (key, what), colour in zip(curves.items(), ('#4477aa', '#cc3311', '#228833')):
+        points = sorted(
+            (each['mib'], each['base'], each['patched'])
+            for each in data['rows']
+            if each['metric'] == 'wakeup_latency_us'
+            and (each['operation'], each['mode'], each['cpu']) == key
+            and each['slots'] == 1
+        )
+        sizes, before, after = zip(*points)
+        axes.plot(sizes, before, 'o--', color=colour, label=f'{what}, base')
+        axes.plot(sizes, after, 's-', color=colour, label=f'{what}, patched')
+    axes.set_xscale('log', base=2)
+    axes.set_yscale('log')
+    axes.set_xticks([128, 512, 1024, 2048], ['128', '512', '1024', '2048'])
+    axes.set_xlabel(
+        f'MiB of guest memory in 4K pages ({data["base"]}, {data["accelerator"]} with -icount)'
+    )
+    axes.set_ylabel('worst wake-up latency, us')
+    axes.set_title(data['topic'])
+    axes.legend(frameon=False, fontsize=7)
+    return figure

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""padata-vfio: seconds to map 1 GiB with VFIO_IOMMU_MAP_DMA, and what two user threads that
+prefault reach."""
+from kit import build
+from kit.measure import TREES, figures_of, row, selftest, warn_if_busy
+from kit.qemu import Options
+
+QUICK = 'x86_64', 'plain', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
+BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
+MIB = 1024
+SMALL = 64    # MiB: too little for threads
+
+
+def rows(pairs):
+    """The record's rows, in the order of the program's output."""
+    metrics = [
+        metric
+        for metric in pairs[0][0]
+        if all(metric in figures for pair in pairs for figures in pair)
+    ]
+    found = [
+        row(
+            metric,
+            [base[metric] for base, _ in pairs],
+            [patched[metric] for _, patched in pairs],
+            threads=2,
+        )
+        for metric in metrics
+        if not metric.startswith('prefault')
+    ]
+    for backing in BACKINGS:
+        one, two = f'prefault1_{backing}', f'prefault2_{backing}'
+        if one in metrics and two in metrics:  # user space's own: both kernels' figures count
+            found.append(
+                row(
+                    f'prefault_bound_{backing}',
+                    [base[one] + patched[one] for base, patched in pairs],
+                    [base[two] + patched[two] for base, patched in pairs],
+                    threads=2,
+                )
+            )
+    return found
+
+
+def boot(tree, flavour, job, what, **options):
+    """Each backing in turn, the huge pages reserved all the time, and the kernel; touched by the
+    host before it counts."""
+    options = Options(memory=f'{2 * MIB + 1024}M', prealloc=True, **options)
+    options.limits.silence, options.limits.total = 300, 1200
+    return figures_of(
+        'x86_64',
+        build.build('x86_64', flavour, tree),
+        f'#!/bin/sh\n{job}\n',
+        [selftest('x86_64', 'vfio/vfio_pin_perf')],
+        options,
+        f'{what}, {tree}',
+    )
+
+
+def pairs_of(runs, job):
+    """After each boot of both kernels: (rows so far, accelerator). Seconds, of two vCPUs."""
+    for tree in TREES:
+        build.build('x86_64', 'plain', tree)
+    warn_if_busy()
+    pairs = []
+    for number in range(1, runs + 1):
+        pair = []
+        for tree in TREES:
+            figures, accelerator = boot(tree, 'plain', job, f'run {number} of {runs}')
+            pair.append(figures)
+        pairs.append(pair)
+        yield rows(pairs), accelerator
+
+
+def job_of(rounds):
+    """Huge pages take a tenth of the time of small ones: they are measured thrice as often."""
+    each = f'vfio_pin_perf -s {MIB}'
+    return (f'{each} -n {rounds} -b 4k $BDF; {each} -n {3 * rounds} -b thp $BDF; '
+            f'{each} -n {3 * rounds} -b hugetlb $BDF')
+
+
+def quick(runs, rounds=2):
+    yield from pairs_of(runs, job_of(rounds))
+
+
+def instructions(metric, mib, rounds=5):
+    """What one vCPU, so one thread, needs to map: -icount makes a nanosecond of an instruction, and
+    repeats. Rounds: the first
+    map after boot finds other free memory than the later ones."""
+    base, patched = (
+        boot(
+            tree,
+            'plain',
+            f'vfio_pin_perf -s {mib} -n {rounds} $BDF',
+            f'{mib} MiB, one vCPU, -icount',
+            cpus=1,
+            icount=True,
+        )[0]
+        for tree in TREES
+    )
+    for backing in BACKINGS:
+        for state in ('cold', 'warm'):
+            before, after = (
+                [[round(1e9 * seconds) for seconds in figures[f'map_{state}_{backing}']]]
+                for figures in (base, patched)
+            )
+            yield row(
+                metric,
+                before,
+                after,
+                'instructions',
+                threads=1,
+                backing=backing,
+                prefaulted=state == 'warm',
+                mib=mib,
+            )
+
+
+def lock_counts(cpus):
+    """How often the map of 1 GiB of 4K pages takes mmap_lock: counts, in a kernel with
+    tracepoints."""
+    base, patched = (
+        boot(
+            tree,
+            'trace',
+            f'vfio_pin_perf -s {MIB} -n 1 -b 4k $BDF',
+            f'mmap_lock, {cpus} vCPU(s)',
+            cpus=cpus,
+        )[0]
+        for tree in TREES
+    )
+    for state in ('cold', 'warm'):
+        before, after = ([figures[f'mmap_lock_{state}_4k']] for figures in (base, patched))
+        yield count_row(
+            'mmap_lock_per_gib_4k',
+            before[0][0],
+            after[0][0],
+            threads=cpus,
+            prefaulted=state == 'warm',
+        )
+
+
+def count_row(metric, base, patched, **fields):
+    ratio = round(base / patched, 3) if patched else None  # nothing at all has no ratio
+    return {
+        'metric': metric,
+        **fields,
+        'unit': 'count',
+        'better': 'lower',
+        'base': base,
+        'patched': patched,
+        'ratio': ratio,
+        'runs': 1,
+        'min': ratio,
+        'max': ratio,
+    }
+
+
+def measure(runs=5, rounds=3):
+    """iommufd is measured beside it: its pages are pinned by code of its own."""
+    each = f'vfio_pin_perf -m iommufd -s {MIB}'
+    iommufd = (
+        f'; '
+        f'{{ {each} -n 1 -b 4k $BDF; {each} -n {rounds} -b thp $BDF; '
+        f'{each} -n {rounds} -b hugetlb $BDF; }} | '
+        'sed "/^prefault/d; s/^[a-z].* [0-9.]*$/iommufd_&/"'
+    )
+    *_, (found, accelerator) = pairs_of(runs, job_of(rounds) + iommufd)
+    for cpus in (1, 2):
+        found += lock_counts(cpus)
+    found += instructions('map_small_instructions', SMALL)
+    found += instructions('map_one_thread_instructions', MIB)
+    return found, accelerator
+
+
+HEAD = ['1 GiB', 'pages']
+WORDS = {'map_cold': 'not prefaulted', 'map_warm': 'prefaulted', 'unmap': 'unmap',
+         'halves': 'two threads map a half each', 'prefault_bound': 'bound: two prefault',
+         'iommufd_map_cold': 'iommufd, not prefaulted', 'iommufd_map_warm': 'iommufd, prefaulted',
+         'iommufd_unmap': 'iommufd, unmap', 'iommufd_halves': 'iommufd, a half each'}
+
+
+def describe(each):
+    """The cells that say what a row is."""
+    if each['unit'] == 's':
+        prefix, _, backing = each['metric'].rpartition('_')
+        return [f'{WORDS.get(prefix, prefix)}, s', BACKINGS.get(backing, backing)]
+    if 'prefaulted' not in each:
+        return [f'{each["metric"].replace("_", " ")}, {each["unit"]}', each.get('backing', '')]
+    state = 'prefaulted' if each['prefaulted'] else 'not'
+    if each['unit'] == 'count':
+        what = f'mmap_lock, {each["threads"]} thread(s)'
+    else:
+        what = f'instructions, {each["mib"]} MiB, 1 thread'
+    return [f'{what}, {state}', BACKINGS[each.get('backing', '4k')]]
+
+
+def cover(each):
+    """What the cover letter shows: seconds of 4K pages and THP, what got worse, the locks."""
+    metric = each['metric']
+    if metric.startswith(('map_', 'prefault_bound', 'iommufd_halves')) and each['unit'] == 's':
+        return True
+    return metric.startswith('mmap_lock') and each['threads'] == 1
+
+
+def note(data):
+    runs = max(each['runs'] for each in data['rows'])
+    return (
+        f'Base {data["base"]}, accelerator {data["accelerator"]}, 2 vCPUs, medians of {runs} boots '
+        f'of '
+        'each kernel in turn where it is seconds; ratio = base/patched; min–max: of the ratio '
+        'the boots; bound: what two user threads that prefault gain over one. '
+        f'`{data["command"]}`'
+    )
+
+
+def plot(data, pyplot):
+    """Ratios by operation, a bar for each kind of pages, in the table's words."""
+    seconds = {each['metric']: each for each in data['rows'] if each['unit'] == 's'}
+    kinds = [
+        prefix for prefix in WORDS if any(f'{prefix}_{backing}' in seconds for backing in BACKINGS)
+    ]
+    figure, axes = pyplot.subplots(figsize=(7.5, 0.9 + 0.5 * len(kinds)))
+    colours = dict(zip(BACKINGS, ('#4477aa', '#228833', '#ccbb44')))
+    for place, prefix in enumerate(kinds):
+        for shift, (backing, pages) in zip((-0.27, 0, 0.27), BACKINGS.items()):
+            each = seconds.get(f'{prefix}_{backing}')
+            if not each:
+                continue
+            spread = [[max(0, each['ratio'] - each['min'])], [max(0, each['max'] - each['ratio'])]]
+            axes.barh(
+                place + shift,
+                each['ratio'],
+                height=0.25,
+                color=colours[backing],
+                xerr=spread,
+                ecolor='#222222',
+                capsize=2,
+                label=pages if place == 0 else None,
+            )
+            axes.text(max(each['ratio'], each['max']) * 1.04, place + shift, f'{each["ratio"]:.2f}',
+                      va='center', fontsize=7)
+    axes.axvline(1, color='#888888', linewidth=0.8)
+    axes.set_xscale('log')
+    axes.set_xticks([0.5, 1, 2, 4, 8, 16], ['0.5', '1', '2', '4', '8', '16'])
+    axes.set_xlim(0.6, 20)
+    axes.set_yticks(range(len(kinds)), [WORDS[prefix] for prefix in kinds])
+    axes.invert_yaxis()
+    axes.set_xlabel(
+        f'base seconds / patched seconds, two threads ({data["base"]}, {data["accelerator"]})'
+    )
+    axes.legend(loc='lower right', frameon=False)
+    return figure

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How boots are merged, followed and judged: canned logs, and shell scripts in QEMU's place."""
+import datetime
+import shutil
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP))
+from kit import boots, console, guest, qemu, report, table    # noqa: E402
+from kit.common import LINUX, load_machine    # noqa: E402
+
+RULES = [console.compiled('here', r'\bBUG: ')], []
+
+
+def boot(tests, **more):
+    return {'arch': 'x86_64', 'flavour': 'debug', 'test': tests, **more}
+
+
+class Merging(unittest.TestCase):
+    def test_the_same_boot_twice_is_one(self):
+        one, other = {'kunit': 'a'}, {'kunit': 'b'}
+        found = boots.merged([('x', boot([one], cpus=2)), ('y', boot([other, one], cpus=2))])
+        self.assertEqual([[test['name'] for test in each['test']] for each in found], [['a', 'b']])
+
+    def test_a_default_is_no_difference(self):
+        self.assertEqual(len(boots.merged([('x', boot([{'kunit': 'a'}])),
+                                           ('y', boot([{'kunit': 'b'}], append=''))])), 1)
+
+    def test_others_stay_apart(self):
+        asked = [boot([{'kunit': 'a'}]), boot([{'kunit': 'a'}], iommu='virtio'),
+                 boot([{'kunit': 'a'}], full=True), boot([{'kunit': 'a'}], qemu=['-cpu', 'max'])]
+        self.assertEqual(len(boots.merged([('x', each) for each in asked])), 4)
+
+    def test_variants_and_programs(self):
+        variants = [{}, {'cpus': 4}]
+        found = boots.merged([('x', boot([], programs=['mm/a'], variants=variants))])
+        self.assertEqual([each.get('cpus') for each in found], [None, 4])
+        self.assertEqual(found[0]['test'], [{'program': 'mm/a', 'tap': False, 'name': 'a'}])
+
+    def test_unknown_keys(self):
+        for wrong in (boot([], cpu=1), boot([{'kunit': 'a', 'skip': []}]), boot([{}])):
+            with self.assertRaises(SystemExit):
+                boots.merged([('x', wrong)])
+
+
+class CommandLine(unittest.TestCase):
+    def words(self, arch, **options):
+        machine = load_machine(arch)
+        return qemu.command_line(machine, 'tcg', 'image', 'initrd', qemu.Options(**options), 'null')
+
+    def test_iommus(self):
+        self.assertIn('intel-iommu,intremap=on,eim=on,caching-mode=on', self.words('x86_64'))
+        words = self.words('x86_64', iommu='virtio')
+        self.assertIn('virtio-iommu-pci', words)
+        self.assertFalse([word for word in words if 'intel' in word])
+        self.assertIn('iommu=smmuv3', self.words('arm64', iommu='smmuv3', devices=['igb']))
+        with self.assertRaises(SystemExit):
+            self.words('arm64', iommu='intel')
+
+    def test_nodes_must_divide(self):
+        words = self.words('x86_64', cpus=4, nodes=2)
+        self.assertIn('node,nodeid=1,memdev=memory1,cpus=2-3', words)
+        with self.assertRaises(SystemExit):
+            self.words('x86_64', cpus=3, nodes=2)
+
+
+class Splats(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix='splats-'))
+        self.addCleanup(shutil.rmtree, self.folder)
+        (self.folder / 'splats').write_text((TOP / 'guest/splats').read_text())
+
+    def rules(self, arch='powerpc', day='2026-01-01', line=''):
+        (self.folder / 'splats.allowed').write_text(f'{line}\n')
+        return console.splat_rules(arch, self.folder, datetime.date.fromisoformat(day))
+
+    def test_what_fails_a_run(self):
+        for line in ('[ 1.0] BUG: KASAN: slab-use-after-free', '[ 1.0] WARNING: x.c:1 at f+0x1',
+                     'DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x1000',
+                     'DMAR: DRHD: handling fault status reg 2',
+                     'AMD-Vi: Event logged [IO_PAGE_FAULT',
+                     'irq 16: nobody cared (try booting with the "irqpoll" option)',
+                     'rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:'):
+            self.assertTrue(console.splats(line, self.rules()), line)
+        for line in ('DMAR: IOMMU enabled', 'vfio-pci 0000:00:02.0: reset', 'debug: BUGS: none'):
+            self.assertFalse(console.splats(line, self.rules()), line)
+
+    def test_an_exception_is_of_one_architecture_and_expires(self):
+        line = r'powerpc | WARNING: x\.c | a reason | a link | 2026-02-01'
+        self.assertFalse(console.splats('WARNING: x.c:3', self.rules(line=line)))
+        self.assertTrue(console.splats('WARNING: y.c:3', self.rules(line=line)))
+        self.assertTrue(console.splats('WARNING: x.c:3', self.rules('x86_64', line=line)))
+        for arch in ('powerpc', 'x86_64'):
+            with self.assertRaises(SystemExit):
+                self.rules(arch, '2026-02-02', line)
+        for wrong in ('x | y', 'vax | a | b | c | 2026-02-01', 'powerpc | ( | b | c | 2026-02-01'):
+            with self.assertRaises(SystemExit):
+                self.rules(line=wrong)
+
+
+class Watch(unittest.TestCase):
+    LIMITS = {'boot': 1, 'silence': 1, 'total': 2, 'shutdown': 1}
+
+    def watch(self, script, **limits):
+        folder = Path(tempfile.mkdtemp(prefix='watch-'))
+        self.addCleanup(shutil.rmtree, folder)
+        lines = []
+        limits = qemu.Limits(**{**self.LIMITS, **limits})
+        ended = guest.watch(['sh', '-c', script], folder, limits, RULES, on_line=lines.append)
+        return ended, lines
+
+    def check(self, script, status, says, **limits):
+        ended, _ = self.watch(script, **limits)
+        self.assertEqual(ended.status, status, ended.message)
+        self.assertIn(says, ended.message)
+
+    def test_good_and_failed(self):
+        ended, lines = self.watch('echo up > status; printf "a\\r\\nb\\nhalf" > results; '
+                                  'echo debug_locks 0 >> status; echo exit 0 >> status')
+        self.assertEqual((ended.status, ended.lockdep, lines), (guest.OK, False, ['a', 'b']))
+        self.check('echo up > status; echo exit 3 >> status', guest.FAILED, 'exit status 3')
+
+    def test_splats_and_panics(self):
+        done = 'echo up > status; echo exit 0 >> status'
+        self.check(f'echo "BUG: here" > console; {done}', guest.SPLAT, '1 line(s)')
+        self.check('echo up > status; echo "Kernel panic" > console', guest.LOST, 'panicked')
+
+    def test_lost(self):
+        self.check('echo no such device >&2; exit 1', guest.LOST, 'QEMU: no such device')
+        self.check('echo up > status', guest.LOST, 'without an exit status')
+        self.check('sleep 9', guest.LOST, 'did not reach its init')
+        self.check('echo up > status; sleep 9', guest.LOST, 'was silent')
+        self.check('echo up > status; while sleep 0.1; do echo x >> results; done', guest.LOST,
+                   'did not finish its job')
+        self.check('echo up > status; echo exit 0 >> status; sleep 9', guest.LOST,
+                   'did not power off')
+
+
+@unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
+class Judge(unittest.TestCase):
+    def judge(self, text, code=0, **test):
+        passed, skipped, failures = report.judge({'name': 't', **test}, text.splitlines(), code)
+        return passed, skipped, [why for _, why, _ in failures]
+
+    def test_results(self):
+        head = 'TAP version 13\n1..2\n'
+        self.assertEqual(self.judge(f'{head}ok 1 a\nok 2 b\n'), (2, 0, []))
+        self.assertEqual(self.judge(f'{head}ok 1 a\nnot ok 2 b\n', 1), (1, 0, ['failure']))
+        skipping = f'{head}ok 1 a\nok 2 b # SKIP no device\n'
+        self.assertEqual(self.judge(skipping, skips=[{'test': 'b', 'reason': 'x'}]), (1, 1, []))
+        self.assertIn('skipped without a reason', self.judge(skipping)[2][0])
+
+    def test_what_passes_for_nothing_fails(self):
+        self.assertEqual(report.judge({'name': 't'}, None, None)[2][0][1], 'did not run')
+        self.assertEqual(report.judge({'name': 't'}, [], None)[2][0][1], 'did not end')
+        self.assertTrue(self.judge('')[2])
+        self.assertTrue(self.judge('TAP version 13\n1..1\nok 1 a\n', 1)[2])
+        self.assertTrue(self.judge('TAP version 13\n1..2\nok 1 a\n')[2])
+        self.assertTrue(self.judge('TAP version 13\n1..0 # SKIP no device\n', 4)[2])
+
+    def test_a_program_twice(self):
+        results = report.Report([{'name': 'same'}, {'name': 'same'}])
+        for number, word in enumerate(('ok', 'not ok')):
+            for line in (f'## begin {number}', 'TAP version 13', '1..1', f'{word} 1 a', '',
+                         f'## end {number} {number}'):
+                results.line(line)
+        self.assertEqual(dict(results.verdict()), {'passed': 1, 'failed': 1})
+
+
+class Tables(unittest.TestCase):
+    def test_worse_rows_come_first(self):
+        rows = [{'base': 2, 'patched': 1, 'ratio': 2, 'better': 'lower'},
+                {'base': 1, 'patched': 2, 'ratio': 0.5, 'better': 'lower'},
+                {'base': 2, 'patched': 1, 'ratio': 0.5, 'better': 'higher'},
+                {'base': 1, 'patched': 0, 'ratio': None, 'better': 'lower'}]
+        self.assertEqual([table.better(row) for row in rows], [1, 0.5, 0.5, 1])
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -18,7 +18,8 @@ GUEST = TOP / 'guest'
 
 
 # a terminated verb takes what it started with it, as an interrupted one does
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+TERMINATED = 143
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
 
 
 # the verb, set by __main__: what an error begins with

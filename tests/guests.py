@@ -9,8 +9,8 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
-from kit import boots, console, guest, qemu, report, table    # noqa: E402
-from kit.common import LINUX, load_machine    # noqa: E402
+from kit import boots, checks, console, guest, qemu, report, table    # noqa: E402
+from kit.common import LINUX, TERMINATED, die, load_machine    # noqa: E402
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
 
@@ -168,6 +168,18 @@ class Judge(unittest.TestCase):
                          f'## end {number} {number}'):
                 results.line(line)
         self.assertEqual(dict(results.verdict()), {'passed': 1, 'failed': 1})
+
+
+class Checks(unittest.TestCase):
+    def test_a_die_fails_the_check_and_a_signal_ends_all(self):
+        def dies():
+            die('on purpose')
+
+        def is_terminated():
+            sys.exit(TERMINATED)
+        self.assertEqual(checks.outcome(dies)[0], 'failed')
+        with self.assertRaises(SystemExit):
+            checks.outcome(is_terminated)
 
 
 class Tables(unittest.TestCase):

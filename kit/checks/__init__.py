@@ -9,7 +9,7 @@ from collections import Counter
 
 from kit.checks import compiling, files, mailed, pages, patches
 from kit.checks.common import WORK, Failed, Skipped
-from kit.common import LINUX, die
+from kit.common import LINUX, TERMINATED, die
 
 # in the order they run
 CHECKS = {
@@ -31,7 +31,9 @@ def outcome(function):
         return 'failed', str(error)
     except Skipped as error:
         return 'skipped', str(error)
-    except SystemExit:    # a die() said why
+    except SystemExit as error:    # a die() said why
+        if error.code == TERMINATED:
+            raise
         return 'failed', 'see above'
     return 'passed', ''
 

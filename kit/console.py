@@ -46,8 +46,8 @@ def exception(where, line, arch, today):
     return compiled(where, parts[1]) if parts[0] == arch else None
 
 
-def splat_rules(arch, folder=GUEST, today=None):
-    """(what fails a run, what is allowed on this architecture)."""
+def splat_rules(arch, expected=(), folder=GUEST, today=None):
+    """(what fails a run, what is allowed on this architecture or expected of this boot's tests)."""
     bad = [compiled(f'guest/splats:{number}', line)
            for number, line in numbered_lines(folder / 'splats')]
     if not bad:
@@ -55,7 +55,7 @@ def splat_rules(arch, folder=GUEST, today=None):
     allowed = [exception(f'guest/splats.allowed:{number}', line, arch,
                          today or datetime.date.today())
                for number, line in numbered_lines(folder / 'splats.allowed')]
-    return bad, [rule for rule in allowed if rule]
+    return bad, [*filter(None, allowed), *(compiled('splats', text) for text in expected)]
 
 
 def splats(text, rules):

@@ -205,7 +205,7 @@ def run_guest(arch, image, job, files=(), options=None, name='guest', what=None,
     """
     machine, options, image = load_machine(arch), options or Options(), image.resolve()
     need(machine)
-    rules = console.splat_rules(arch)
+    rules = console.splat_rules(arch, options.splats)
     accelerator = accelerator_for(arch, machine, image, options)
     folder = new_folder(name)
     try:

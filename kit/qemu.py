@@ -33,6 +33,7 @@ class Options:
     iommu: str = ''                  # one of the machine's [iommus]; its own when empty
     devices: list | None = None      # the machine's when None
     qemu: list = dataclasses.field(default_factory=list)    # more words for QEMU's command line
+    splats: list = dataclasses.field(default_factory=list)  # console lines that its tests ask for
     limits: Limits = dataclasses.field(default_factory=Limits)
 
 

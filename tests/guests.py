@@ -73,9 +73,9 @@ class Splats(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         (self.folder / 'splats').write_text((TOP / 'guest/splats').read_text())
 
-    def rules(self, arch='powerpc', day='2026-01-01', line=''):
+    def rules(self, arch='powerpc', day='2026-01-01', line='', expected=()):
         (self.folder / 'splats.allowed').write_text(f'{line}\n')
-        return console.splat_rules(arch, self.folder, datetime.date.fromisoformat(day))
+        return console.splat_rules(arch, expected, self.folder, datetime.date.fromisoformat(day))
 
     def test_what_fails_a_run(self):
         for line in ('[ 1.0] BUG: KASAN: slab-use-after-free', '[ 1.0] WARNING: x.c:1 at f+0x1',
@@ -99,6 +99,12 @@ class Splats(unittest.TestCase):
         for wrong in ('x | y', 'vax | a | b | c | 2026-02-01', 'powerpc | ( | b | c | 2026-02-01'):
             with self.assertRaises(SystemExit):
                 self.rules(line=wrong)
+
+    def test_a_boot_expects_lines_of_its_own(self):
+        rules = self.rules(expected=['fault addr 0x80000000 '])
+        for address, found in (('0x80000000', 0), ('0x90000000', 1)):
+            line = f'DMAR: [DMA Read NO_PASID] Request device [00:02.0] fault addr {address} [x'
+            self.assertEqual(len(console.splats(line, rules)), found)
 
 
 class Watch(unittest.TestCase):

@@ -86,7 +86,14 @@ def objects_of(topic, commit, below, arch):
     files = {*series().kernel_files(series().topic_files[topic]), *users_of(commit, headers)}
     folder = out(arch, flavour_of(arch), 'bisect')
     listed = git('ls-tree', '-r', '--name-only', commit, '--', *files).splitlines() if files else []
-    return sorted(f'{path[:-2]}.o' for path in listed if (folder / f'{path[:-2]}.o').exists())
+    return sorted(f'{path[:-2]}.o' for path in listed if made_by_its_folder(folder, path[:-2]))
+
+
+def made_by_its_folder(folder, name):
+    """Did the Makefile beside it make NAME.o? Another folder's (hyp/vhe/../exception.o) has flags
+    of its own."""
+    command = folder / Path(name).parent / f'.{Path(name).name}.o.cmd'
+    return command.exists() and command.read_text().startswith(f'savedcmd_{name}.o ')
 
 
 def build_commit(what, commit, arch, parts=()):

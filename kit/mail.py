@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from email.header import Header
 from pathlib import Path
 
-from kit import measure, table
+from kit import checkpatch, measure, table
 from kit.common import BUILD, LINUX, SERIES, TOP, die, flag, output, say, step
 from kit.git import git, remove
 from kit.series import apply, corresponds, format_patches, pinned, ranges
@@ -151,27 +151,6 @@ def finish(path, sign):
     )
 
 
-def checkpatch(path):
-    """What it finds; that new files are in MAINTAINERS is what `make check` looks after."""
-    done = output(
-        [
-            'perl',
-            'scripts/checkpatch.pl',
-            '--strict',
-            '--show-types',
-            '--color=never',
-            '--no-summary',
-            '--terse',
-            '--ignore=FILE_PATH_CHANGES',
-            path,
-        ],
-        cwd=LINUX,
-        env={'HOME': BUILD},
-        check=False,
-    )
-    return done.stdout.splitlines() or [done.stderr.strip()] * bool(done.returncode)
-
-
 def topic_given():
     names = order()
     alone_there = names[0] if len(names) == 1 else ''
@@ -260,7 +239,7 @@ def main():
         finish(path, f'{name} <{mail}>')
     only = os.environ.get('TO')
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        faults = [line for lines in pool.map(checkpatch, patches) for line in lines]
+        faults = sum(pool.map(lambda path: checkpatch.findings(path, LINUX), patches), [])
         found = [([only], [])] * len(patches) if only else list(pool.map(recipients, patches))
     for line in faults:
         say(f'  {line.replace(f"{BUILD}/", "build/")}')

@@ -16,7 +16,7 @@ CHECKS = {
     'python': files.python, 'shell': files.shell, 'contents': files.contents,
     'tables': files.tables, 'own-tests': files.own_tests,
     'applies': patches.applies, 'round-trip': patches.round_trip, 'plain-am': patches.plain_am,
-    'checkpatch': patches.checkpatch, 'kernel-doc': pages.kernel_doc, 'docs': pages.docs,
+    'checkpatch': patches.checkpatched, 'kernel-doc': pages.kernel_doc, 'docs': pages.docs,
     'spelling': patches.spelling, 'maintainers': patches.maintainers, 'binding': patches.binding,
     'mail': mailed.mail, 'compile': compiling.small, 'bisect': compiling.bisect,
     'warnings': compiling.warnings,

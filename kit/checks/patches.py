@@ -2,6 +2,7 @@
 """Checks of the patches: they apply, give the same bytes back, and please the kernel's tools."""
 import shutil
 
+from kit import checkpatch
 from kit.checks.common import (TREE, WORK, Failed, Skipped, checkout, each, need_patches, new_lines,
                                series)
 from kit.checks.files import need, own_files, text_of
@@ -46,38 +47,18 @@ def plain_am():
             raise Failed(f'{path.name} has a carriage return: git am would strip it')
 
 
-def checkpatch():
+def checkpatched():
     """checkpatch --strict: 0 errors, 0 warnings, 0 checks; the sign-off is added by whoever mails,
     `binding` looks after new files."""
     need_patches()
     checkout(series().last)
 
     def findings(path):
-        done = output(
-            [
-                'perl',
-                'scripts/checkpatch.pl',
-                '--strict',
-                '--show-types',
-                '--color=never',
-                '--no-summary',
-                '--terse',
-                '--ignore=MISSING_SIGN_OFF,NO_AUTHOR_SIGN_OFF,FILE_PATH_CHANGES',
-                path,
-            ],
-            cwd=TREE,
-            env={'HOME': WORK},
-            check=False,
-        )
-        if done.returncode or done.stdout.strip():
-            return [line.replace(str(TOP) + '/', '') for line in done.stdout.splitlines()] or [
-                f'{path.name}: {done.stderr.strip()}'
-            ]
-        return []
+        return checkpatch.findings(path, TREE, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')
 
     bad = sum(each(findings, series().patches), [])
     if bad:
-        raise Failed('\n'.join(bad))
+        raise Failed('\n'.join(bad).replace(f'{TOP}/', ''))
 
 
 def spelling():

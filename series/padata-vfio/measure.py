@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """padata-vfio: seconds to map 1 GiB with VFIO_IOMMU_MAP_DMA, and what two user threads that
-prefault reach."""
+prefault reach; work and span of up to 64 vCPUs, counted by a plugin of QEMU's."""
+from pathlib import Path
+
 from kit import build
+from kit.common import BUILD, load_machine, step
 from kit.measure import TREES, figures_of, row, selftest, warn_if_busy
 from kit.qemu import Options
 
@@ -9,6 +12,9 @@ QUICK = 'x86_64', 'plain', 'vfio/vfio_pin_perf'    # what `make run` boots: kern
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
 MIB = 1024
 SMALL = 64    # MiB: too little for threads
+SPAN_CPUS = 2, 4, 8, 16, 32, 64
+STATES = {'absent': 'not prefaulted', 'present': 'prefaulted', 'first': 'first 64M prefaulted',
+          'last': 'last 64M prefaulted', 'other': 'every other 64M'}
 
 
 def rows(pairs):
@@ -156,6 +162,60 @@ def count_row(metric, base, patched, **fields):
     }
 
 
+def compiled(name, *flags):
+    """span/NAME.c, compiled for this host or for the guest."""
+    made = BUILD / 'span' / name
+    made.parent.mkdir(parents=True, exist_ok=True)
+    compiler = 'gcc' if '-shared' in flags else f'{load_machine("x86_64")["cross_compile"]}gcc'
+    step(None, [compiler, '-O2', '-Wall', *flags, '-o', made,
+                Path(__file__).parent / 'span' / f'{name}.c'])
+    return made
+
+
+def spans(tree, cpus, jobs, runs=1):
+    """{(backing, state, call): [(work, span)]} of 1 GiB: what all vCPUs execute together, and the
+    one that executes most."""
+    counts = BUILD / 'span' / 'counts'
+    job = ('group=/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$BDF/iommu_group))\n'
+           f'echo {MIB // 2 + 1} > /proc/sys/vm/nr_hugepages\n')
+    job += ''.join(f'pin_span $group {MIB} {backing} {state} || exit\n'
+                   for backing, state in jobs * runs)
+    plugin = compiled('plugin', '-shared', '-fPIC', '-fvisibility=hidden')
+    options = Options(cpus=cpus, memory=f'{3 * MIB}M', prealloc=True,
+                      qemu=['-plugin', f'file={plugin},out={counts}'])
+    options.limits.boot, options.limits.silence, options.limits.total = 1200, 1200, 3600
+    figures_of('x86_64', build.build('x86_64', 'plain', tree), f'#!/bin/sh\n{job}echo done 1\n',
+               [compiled('pin_span', '-static')], options, f'{tree}, {cpus} vCPU(s), work and span')
+    lines = [list(map(int, line.split())) for line in counts.read_text().splitlines()]
+    found = {}
+    for place, (backing, state) in enumerate(jobs * runs):
+        for offset, call in ((1, 'map'), (3, 'unmap')):    # the others are from marker to marker
+            each = lines[4 * place + offset]
+            found.setdefault((backing, state, call), []).append((sum(each), max(each)))
+    return found
+
+
+def scaling(runs=3):
+    """How the series' threads share the work: one vCPU of the patched kernel is the base of these
+    rows. A map that fails is compared with the base kernel's."""
+    jobs = [*((backing, state) for backing in BACKINGS for state in ('absent', 'present')),
+            *(('4k', state) for state in ('first', 'last', 'other'))]
+    alone = spans('patched', 1, jobs)
+    for cpus in SPAN_CPUS:
+        several = spans('patched', cpus, jobs, runs)
+        for (backing, state, call), found in several.items():
+            if call == 'unmap' and state not in ('absent', 'present'):
+                continue
+            one = [[count[0]] for count in alone[backing, state, call]] * runs
+            for metric, which in (('work_ratio', 0), ('span_speedup', 1)):
+                yield row(metric, one, [[count[which]] for count in found], 'instructions',
+                          vcpus=cpus, call=call, backing=backing, state=state)
+    key = '4k', 'limit', 'map'
+    base, patched = ([[span] for _, span in spans(tree, 2, [key[:2]], runs)[key]]
+                     for tree in TREES)
+    yield row('map_beyond_limit', base, patched, 'instructions', vcpus=2, backing='4k')
+
+
 def measure(runs=5, rounds=3):
     """iommufd is measured beside it: its pages are pinned by code of its own."""
     each = f'vfio_pin_perf -m iommufd -s {MIB}'
@@ -170,6 +230,7 @@ def measure(runs=5, rounds=3):
         found += lock_counts(cpus)
     found += instructions('map_small_instructions', SMALL)
     found += instructions('map_one_thread_instructions', MIB)
+    found += scaling()
     return found, accelerator
 
 
@@ -185,6 +246,13 @@ def describe(each):
     if each['unit'] == 's':
         prefix, _, backing = each['metric'].rpartition('_')
         return [f'{WORDS.get(prefix, prefix)}, s', BACKINGS.get(backing, backing)]
+    if each['metric'] in ('work_ratio', 'span_speedup'):
+        what = {'work_ratio': 'all', 'span_speedup': 'busiest'}[each['metric']]
+        state = STATES[each['state']] if each['call'] == 'map' else \
+            f'unmap, mapped {STATES[each["state"]]}'
+        return [f'{each["vcpus"]} vCPUs, {what}: {state}', BACKINGS[each['backing']]]
+    if each['metric'] == 'map_beyond_limit':
+        return ['instructions until a map fails for its limit', BACKINGS[each['backing']]]
     if 'prefaulted' not in each:
         return [f'{each["metric"].replace("_", " ")}, {each["unit"]}', each.get('backing', '')]
     state = 'prefaulted' if each['prefaulted'] else 'not'
@@ -210,6 +278,8 @@ def note(data):
         f'of '
         'each kernel in turn where it is seconds; ratio = base/patched; min–max: of the ratio '
         'the boots; bound: what two user threads that prefault gain over one. '
+        '"16 vCPUs, all": instructions of 1 vCPU over those of all 16, "busiest": over those of '
+        'the one that executes most (both the patched kernel\'s). '
         f'`{data["command"]}`'
     )
 

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Maps and unmaps memory with VFIO type1, with a marker for plugin.c before and
+ * after each of the two calls.
+ *
+ *   pin_span GROUP MIB 4k|thp|hugetlb absent|present|first|last|other|limit
+ *
+ * first, last, other: the first, the last, every other 64 MiB is present; limit:
+ * nothing is, and a quarter is what RLIMIT_MEMLOCK allows.
+ */
+#include <err.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <linux/vfio.h>
+
+#define HUGE (2UL << 20)
+#define PART (64UL << 20)
+#define IOVA (4UL << 30)
+
+static void marker(void)
+{
+	asm volatile("xchg %%r15, %%r15" ::: "memory");
+}
+
+static int container_of(const char *group_path)
+{
+	int container = open("/dev/vfio/vfio", O_RDWR);
+	int group = open(group_path, O_RDWR);
+
+	if (container < 0 || group < 0)
+		err(1, "%s", group_path);
+	if (ioctl(group, VFIO_GROUP_SET_CONTAINER, &container) ||
+	    ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
+		err(1, "type1");
+
+	return container;
+}
+
+/* Huge pages are aligned, as a VMM's memory is. */
+static char *memory_of(size_t size, const char *backing)
+{
+	int hugetlb = strcmp(backing, "hugetlb") ? 0 : MAP_HUGETLB;
+	char *memory = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | hugetlb, -1, 0);
+
+	if (memory == MAP_FAILED)
+		err(1, "mmap");
+	memory = (char *)(((uintptr_t)memory + HUGE - 1) & ~(HUGE - 1));
+	if (!hugetlb && madvise(memory, size, strcmp(backing, "thp") ? MADV_NOHUGEPAGE :
+								       MADV_HUGEPAGE))
+		err(1, "madvise");
+
+	return memory;
+}
+
+static void make_present(char *memory, size_t size, const char *state)
+{
+	size_t from = strcmp(state, "last") ? 0 : size - PART;
+	size_t step = strcmp(state, "other") ? PART : 2 * PART;
+	size_t to = strcmp(state, "first") ? size : PART;
+
+	for (size_t at = from; at < to; at += step)
+		memset(memory + at, 1, PART);
+}
+
+/* Without CAP_IPC_LOCK, too. */
+static void limit_to(size_t size)
+{
+	struct rlimit limit = { size, size };
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setuid(65534))
+		err(1, "limit");
+}
+
+static int call(int container, unsigned long request, void *argument)
+{
+	int failed;
+
+	marker();
+	failed = ioctl(container, request, argument);
+	marker();
+
+	return failed;
+}
+
+int main(int argc, char **argv)
+{
+	size_t size = argc == 5 ? strtoul(argv[2], NULL, 0) << 20 : 0;
+	struct vfio_iommu_type1_dma_map map = {
+		.argsz = sizeof(map),
+		.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
+		.iova = IOVA,
+		.size = size,
+	};
+	struct vfio_iommu_type1_dma_unmap unmap = {
+		.argsz = sizeof(unmap),
+		.iova = IOVA,
+		.size = size,
+	};
+	const char *state;
+	int container;
+	char *memory;
+
+	if (!size)
+		errx(2, "usage: pin_span GROUP MIB BACKING STATE");
+	state = argv[4];
+	container = container_of(argv[1]);
+	memory = memory_of(size, argv[3]);
+	if (!strcmp(state, "limit"))
+		limit_to(size / 4);
+	else if (strcmp(state, "absent"))
+		make_present(memory, size, state);
+
+	map.vaddr = (uintptr_t)memory;
+	if (call(container, VFIO_IOMMU_MAP_DMA, &map) != (strcmp(state, "limit") ? 0 : -1) ||
+	    call(container, VFIO_IOMMU_UNMAP_DMA, &unmap))
+		err(1, "%s", state);
+
+	return 0;
+}

@@ -5,6 +5,7 @@ Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 a test failed, 2 
 3 a kernel splat.
 """
 import os
+import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,6 +13,8 @@ from kit import boots, build, guest, own, report, selftests
 from kit.common import die, flag, say, shown
 from kit.git import git
 from kit.trees import source
+
+INTERRUPTED = 130    # what a shell says of Ctrl-C
 
 
 def there(test):
@@ -92,14 +95,19 @@ def main():
     groups = side_by_side(plan())
     total, worst, prepared = Counter(), guest.OK, []
     with ThreadPoolExecutor() as pool:
-        for group, following in zip(groups, [*groups[1:], []]):
-            running = [pool.submit(run_boot, boot, *ready)
-                       for boot, ready in zip(group, prepared or map(prepare, group))]
-            # one thread leaves CPUs to build on what comes next
-            idle = group[0].get('icount') and len(group) < os.cpu_count()
-            prepared = [prepare(boot) for boot in following] if idle else []
-            for counts, status in (each.result() for each in running):
-                total += counts
-                worst = worse(worst, status)
+        try:
+            for group, following in zip(groups, [*groups[1:], []]):
+                running = [pool.submit(run_boot, boot, *ready)
+                           for boot, ready in zip(group, prepared or map(prepare, group))]
+                # one thread leaves CPUs to build on what comes next
+                idle = group[0].get('icount') and len(group) < os.cpu_count()
+                prepared = [prepare(boot) for boot in following] if idle else []
+                for counts, status in (each.result() for each in running):
+                    total += counts
+                    worst = worse(worst, status)
+        except (SystemExit, KeyboardInterrupt) as error:
+            # the pool would wait for its guests; QEMU ends with this process
+            sys.stdout.flush()
+            os._exit(getattr(error, 'code', INTERRUPTED))
     print(closing(total))
     return worst or (guest.FAILED if total['failed'] else guest.OK)

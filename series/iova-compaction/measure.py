@@ -268,6 +268,6 @@ def plot(data, plt):
         f'{data["topic"]}: cached ranges that nobody uses ({data["base"]}, {data["accelerator"]}, '
         f'-icount)'
     )
-    axes.legend(frameon=False, ncols=3, fontsize=8, loc='center right')
+    axes.legend(frameon=False, fontsize=8, loc='center right')
     figure.tight_layout()
     return figure

@@ -268,6 +268,6 @@ def plot(data, plt):
         f'{data["topic"]}: cached ranges that nobody uses ({data["base"]}, {data["accelerator"]}, '
         f'-icount)'
     )
-    axes.legend(frameon=False, fontsize=8, loc='center right')
+    axes.legend(frameon=False, fontsize=8, loc=(0.76, 0.1))
     figure.tight_layout()
     return figure

@@ -17,7 +17,7 @@ from kit import checkpatch, measure, table
 from kit.common import BUILD, LINUX, SERIES, TOP, die, flag, output, say, step
 from kit.git import git, remove
 from kit.series import apply, corresponds, format_patches, pinned, ranges
-from kit.topics import order
+from kit.topics import after, order
 
 
 def sender():
@@ -76,13 +76,14 @@ def recipients(path):
 
 
 def alone(topic):
-    """(from, to): the topic's commits on the base itself, as it is mailed, whatever else is in
-    series/."""
+    """(from, to): the topic's commits on the base and the topics it needs, as it is mailed,
+    whatever else is in series/."""
     if order()[0] == topic:
         return next((first, last) for each, first, last in ranges() if each == topic)
     folder = BUILD / 'mail.tmp'
     try:
-        return 'base', apply(folder, [topic])[topic]
+        tips = ['base', *apply(folder, [*after(topic), topic]).values()]
+        return tips[-2], tips[-1]
     finally:
         remove(folder)
 

@@ -8,7 +8,7 @@ import importlib.util
 
 from kit.common import SERIES, check_keys, die, read_toml, shown
 
-KEYS = {'suites', 'programs', 'config', 'boot', 'compile'}
+KEYS = {'after', 'suites', 'programs', 'config', 'boot', 'compile'}
 COMPILE = {'name', 'arch', 'kernel_arch', 'compiler', 'symbols', 'without', 'also', 'full'}
 
 
@@ -33,6 +33,16 @@ def settings(topic):
     found = read_toml(path)
     check_keys(shown(path), found, KEYS)
     return found
+
+
+def after(topic):
+    """The topics without which this one does not apply, in the order they apply."""
+    names, wanted = order(), settings(topic).get('after', [])
+    if wrong := set(wanted) - set(names[:names.index(topic)]):
+        die(f'{shown(SERIES / topic / "topic.toml")}: after: {min(wrong)} is not before it in '
+            'series/order')
+    return [name for name in names
+            if name in wanted or any(name in after(each) for each in wanted)]
 
 
 def boots():

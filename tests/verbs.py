@@ -386,6 +386,18 @@ class Verbs(unittest.TestCase):
         self.assertIn(b'++newer\n', mails[0][1])
         self.assertIn('sent/two/v2', self.git('tag'))
 
+    def test_mail_of_a_topic_that_needs_another(self):
+        self.mailable()
+        (self.top / 'series/two/topic.toml').write_text('after = ["one"]\n')
+        status, said, mails = self.mail()
+        self.assertEqual((status, len(mails)), (0, 2), said)
+        self.assertRegex(mails[0][1], rb'\nprerequisite-patch-id: [0-9a-f]{40}\n')
+        self.assertEqual(*self.git('rev-parse', 'sent/two/v1^^{tree}', 'one^{tree}').split())
+        (self.top / 'series/two/topic.toml').write_text('after = ["three"]\n')
+        status, said, mails = self.mail()
+        self.assertEqual((bool(status), mails), (True, []), said)
+        self.assertIn('after: three is not before it in series/order', said)
+
     def test_mail_that_is_not_sent(self):
         self.mailable()
         self.assertEqual(self.mail(SEND='')[::2], (0, []))

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""iommu-lookup: instructions to unmap 1 GiB through type1 and iommufd, and seconds."""
+from kit import build
+from kit.measure import TREES, figures_of, row, selftest, warn_if_busy
+from kit.qemu import Options
+
+PROGRAM = 'vfio/vfio_pin_perf'    # of the topic padata-vfio, one binary for both kernels
+BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
+PATHS = {'type1': '', 'iommufd': '-m iommufd '}
+MIB = 1024
+
+
+def boot(tree, rounds, what, **options):
+    """{(path, backing): [seconds of an unmap]}, accelerator. Huge pages stay reserved all the time,
+    and memory is touched by the host before it counts."""
+    job = ''.join(f'vfio_pin_perf {words}-s {MIB} -n {rounds} -b {backing} $BDF | '
+                  f'sed -n "s/^unmap/{path}_unmap/p"\n'
+                  for path, words in PATHS.items() for backing in BACKINGS)
+    options = Options(memory=f'{2 * MIB + 1024}M', prealloc=True, **options)
+    options.limits.silence, options.limits.total = 300, 1200
+    figures, accelerator = figures_of('x86_64', build.build('x86_64', 'plain', tree),
+                                      f'#!/bin/sh\nset -e\n{job}',
+                                      [selftest('x86_64', PROGRAM)], options, f'{what}, {tree}')
+    return {(path, backing): figures[f'{path}_unmap_{backing}']
+            for path in PATHS for backing in BACKINGS}, accelerator
+
+
+def instructions(rounds=3):
+    """One vCPU, so one thread; -icount makes a nanosecond of an instruction, and repeats."""
+    base, patched = (boot(tree, rounds, 'one vCPU, -icount', cpus=1, icount=True)[0]
+                     for tree in TREES)
+    for (path, backing), seconds in base.items():
+        before, after = ([[round(1e9 * each) for each in values]]
+                         for values in (seconds, patched[path, backing]))
+        yield row('unmap_instructions', before, after, 'instructions', path=path, backing=backing,
+                  threads=1, mib=MIB)
+
+
+def measure(runs=3, rounds=3):
+    for tree in TREES:
+        build.build('x86_64', 'plain', tree)
+    found = list(instructions(rounds))
+    warn_if_busy()
+    pairs = [[boot(tree, rounds, f'run {number} of {runs}') for tree in TREES]
+             for number in range(1, runs + 1)]
+    for path, backing in pairs[0][0][0]:
+        before, after = ([pair[side][0][path, backing] for pair in pairs] for side in (0, 1))
+        name = 'unmap' if path == 'type1' else f'{path}_unmap'
+        found.append(row(f'{name}_{backing}', before, after, path=path, backing=backing, threads=2))
+    return found, pairs[0][0][1]
+
+
+HEAD = ['unmap 1 GiB', 'pages']
+
+
+def describe(each):
+    """The cells that say what a row is."""
+    what = 'instructions' if each['unit'] == 'instructions' else f's, {each["threads"]} vCPUs'
+    return [f'{each["path"]}, {what}', BACKINGS[each['backing']]]
+
+
+def cover(_):
+    return True
+
+
+def note(data):
+    runs = max(each['runs'] for each in data['rows'])
+    return (f'Base {data["base"]}, accelerator {data["accelerator"]}, VT-d; instructions by '
+            f'-icount on one vCPU, seconds the medians of {runs} boots of each kernel in turn, '
+            'with all topics applied, so with several threads for type1; ratio = base/patched. '
+            f'`{data["command"]}`')
+
+
+def plot(data, pyplot):
+    """Instructions of both paths before and after."""
+    rows = [each for each in data['rows'] if each['unit'] == 'instructions']
+    figure, axes = pyplot.subplots(figsize=(7.5, 3))
+    for place, each in enumerate(rows):
+        for shift, key, colour in ((-0.2, 'base', '#bbbbbb'), (0.2, 'patched', '#4477aa')):
+            axes.barh(place + shift, each[key] / 1e6, height=0.35, color=colour,
+                      label=key if place == 0 else None)
+            axes.text(each[key] / 1e6 * 1.05, place + shift, f'{each[key] / 1e6:.2f}',
+                      va='center', fontsize=7)
+    axes.set_xscale('log')
+    axes.set_yticks(range(len(rows)),
+                    [f'{each["path"]}, {BACKINGS[each["backing"]]}' for each in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel(f'million instructions to unmap 1 GiB ({data["base"]})')
+    axes.legend(frameon=False)
+    return figure

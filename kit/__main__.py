@@ -17,7 +17,7 @@ VERBS = {
     'test': Verb('test', 'main', 'LINUX BASE ARCH FLAVOUR TEST IOMMU FULL', 'own'),
     'shell': Verb('shell', 'main',
                   'LINUX BASE ARCH FLAVOUR TREE CPUS MEM IOMMU APPEND SHARE GDB', 'own'),
-    'bench': Verb('bench', 'main', 'TOPIC RUNS ROUNDS', 'series'),
+    'bench': Verb('bench', 'main', 'TOPIC RUNS ROUNDS FULL', 'series'),
     'check': Verb('checks', 'main', 'LINUX CHECK FULL', 'series'),
     'mail': Verb('mail', 'main', 'LINUX TOPIC TO SEND', 'series'),
     'tree': Verb('tree', 'main', 'LINUX', 'base'),

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """padata-vfio: seconds to map 1 GiB with VFIO_IOMMU_MAP_DMA, and what two user threads that
 prefault reach; work and span of up to 64 vCPUs, counted by a plugin of QEMU's."""
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit import build
-from kit.common import BUILD, load_machine, step
+from kit.common import BUILD, flag, load_machine, step
 from kit.measure import TREES, figures_of, row, selftest, warn_if_busy
 from kit.qemu import Options
 
@@ -93,17 +94,12 @@ def instructions(metric, mib, rounds=5):
     """What one vCPU, so one thread, needs to map: -icount makes a nanosecond of an instruction, and
     repeats. Rounds: the first
     map after boot finds other free memory than the later ones."""
-    base, patched = (
-        boot(
-            tree,
-            'plain',
-            f'vfio_pin_perf -s {mib} -n {rounds} $BDF',
-            f'{mib} MiB, one vCPU, -icount',
-            cpus=1,
-            icount=True,
-        )[0]
-        for tree in TREES
-    )
+    def one(tree):
+        return boot(tree, 'plain', f'vfio_pin_perf -s {mib} -n {rounds} $BDF',
+                    f'{mib} MiB, one vCPU, -icount', cpus=1, icount=True)[0]
+
+    with ThreadPoolExecutor() as pool:    # a guest with -icount is one thread of the host
+        base, patched = pool.map(one, TREES)
     for backing in BACKINGS:
         for state in ('cold', 'warm'):
             before, after = (
@@ -172,14 +168,14 @@ def compiled(name, *flags):
     return made
 
 
-def spans(tree, cpus, jobs, runs=1):
+def spans(tree, cpus, jobs):
     """{(backing, state, call): [(work, span)]} of 1 GiB: what all vCPUs execute together, and the
     one that executes most."""
     counts = BUILD / 'span' / 'counts'
     job = ('group=/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$BDF/iommu_group))\n'
            f'echo {MIB // 2 + 1} > /proc/sys/vm/nr_hugepages\n')
     job += ''.join(f'pin_span $group {MIB} {backing} {state} || exit\n'
-                   for backing, state in jobs * runs)
+                   for backing, state in jobs)
     plugin = compiled('plugin', '-shared', '-fPIC', '-fvisibility=hidden')
     options = Options(cpus=cpus, memory=f'{3 * MIB}M', prealloc=True,
                       qemu=['-plugin', f'file={plugin},out={counts}'])
@@ -187,31 +183,31 @@ def spans(tree, cpus, jobs, runs=1):
     figures_of('x86_64', build.build('x86_64', 'plain', tree), f'#!/bin/sh\n{job}echo done 1\n',
                [compiled('pin_span', '-static')], options, f'{tree}, {cpus} vCPU(s), work and span')
     lines = [list(map(int, line.split())) for line in counts.read_text().splitlines()]
-    found = {}
-    for place, (backing, state) in enumerate(jobs * runs):
-        for offset, call in ((1, 'map'), (3, 'unmap')):    # the others are from marker to marker
-            each = lines[4 * place + offset]
-            found.setdefault((backing, state, call), []).append((sum(each), max(each)))
-    return found
+    # of the four markers of a job the second and the fourth end a call
+    return {(*job, call): [(sum(each), max(each))]
+            for place, job in enumerate(jobs)
+            for call, each in zip(('map', 'unmap'), lines[4 * place + 1:4 * place + 4:2])}
 
 
-def scaling(runs=3):
+def scaling():
     """How the series' threads share the work: one vCPU of the patched kernel is the base of these
     rows. A map that fails is compared with the base kernel's."""
     jobs = [*((backing, state) for backing in BACKINGS for state in ('absent', 'present')),
             *(('4k', state) for state in ('first', 'last', 'other'))]
     alone = spans('patched', 1, jobs)
     for cpus in SPAN_CPUS:
-        several = spans('patched', cpus, jobs, runs)
+        several = spans('patched', cpus, jobs)
         for (backing, state, call), found in several.items():
-            if call == 'unmap' and state not in ('absent', 'present'):
+            if call == 'unmap' and state != 'absent':
                 continue
-            one = [[count[0]] for count in alone[backing, state, call]] * runs
+            if state in ('first', 'last', 'other') and cpus not in (2, 16):
+                continue
+            one = [[count[0]] for count in alone[backing, state, call]]
             for metric, which in (('work_ratio', 0), ('span_speedup', 1)):
                 yield row(metric, one, [[count[which]] for count in found], 'instructions',
                           vcpus=cpus, call=call, backing=backing, state=state)
     key = '4k', 'limit', 'map'
-    base, patched = ([[span] for _, span in spans(tree, 2, [key[:2]], runs)[key]]
+    base, patched = ([[span] for _, span in spans(tree, 2, [key[:2]])[key]]
                      for tree in TREES)
     yield row('map_beyond_limit', base, patched, 'instructions', vcpus=2, backing='4k')
 
@@ -226,8 +222,9 @@ def measure(runs=5, rounds=3):
         'sed "/^prefault/d; s/^[a-z].* [0-9.]*$/iommufd_&/"'
     )
     *_, (found, accelerator) = pairs_of(runs, job_of(rounds) + iommufd)
-    for cpus in (1, 2):
-        found += lock_counts(cpus)
+    if flag('FULL'):    # two kernels more
+        for cpus in (1, 2):
+            found += lock_counts(cpus)
     found += instructions('map_small_instructions', SMALL)
     found += instructions('map_one_thread_instructions', MIB)
     found += scaling()

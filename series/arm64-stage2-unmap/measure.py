@@ -46,9 +46,9 @@ COSTS = {
     'page_table_test_instructions': 'page_table_test',
     'l2_progress': 'passes of an L2 guest',
     'range_invalidations': 'invalidations',
-    'faulting_vcpus_time': 'instructions',
+    'faulting_vcpus_time': 'total',
     'lock_handovers': 'walks',
-    'faults_per_s': 'faults a second',
+    'faults_per_s': 'faults/s',
 }
 HIGHER = ('l2_progress', 'faults_per_s')
 
@@ -276,7 +276,7 @@ def describe(each):
         if 'mib' in each and each['metric'].startswith('unmap'):
             what += f', {each["mib"]}M'
         if each['mode'] == '3 vCPUs':
-            what = f'{WORDS[each["operation"]]}, {each["mib"]}M, {what}'
+            what = f'{WORDS[each["operation"]]} {each["mib"]}M {what}'
         if 'mapped_pages' in each:
             what += f', {each["mapped_pages"]} mapped'
     return [what, each['mode'], each['cpu']]
@@ -285,10 +285,14 @@ def describe(each):
 def cover(each):
     """The sizes that matter, each mode and CPU once, and what got worse."""
     if each['metric'] == 'wakeup_latency_us':
-        return each['mib'] == 1024 or each['mode'] == 'protected'
+        return each['mode'] == 'protected' or each['mib'] == 1024 and (
+            each['operation'] != 'log' or each['mode'] == 'vhe')
     if each['metric'].startswith('unmap_instructions'):
-        return (each['mode'], each['cpu']) in (('vhe', 'max'), ('protected', 'max'))
-    return True
+        return each['mode'] == 'protected' or each['metric'].endswith(('kvm', 'locked'))
+    if each['mode'] == '3 vCPUs':
+        return each['operation'] == 'discard' and each['metric'] in ('faulting_vcpus_time',
+                                                                     'faults_per_s')
+    return each['metric'] in ('l2_progress', 'dirty_log_instructions')
 
 
 def note(data):

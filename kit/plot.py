@@ -27,6 +27,9 @@ def draw(topic):
     plt = pyplot()
     if not plt:
         os.chdir(TOP)
+        # bench's variables would mean nothing to plot
+        for name in ('TOPIC', 'RUNS', 'ROUNDS'):
+            os.environ.pop(name, None)
         os.execv('/usr/bin/python3', ['/usr/bin/python3', '-m', 'kit', 'plot', topic])
     figure = topics.benchmark(topic).plot(measure.load(topic), plt)
     figure.tight_layout()

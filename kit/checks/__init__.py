@@ -14,7 +14,7 @@ from kit.common import LINUX, TERMINATED, die
 # in the order they run
 CHECKS = {
     'python': files.python, 'shell': files.shell, 'contents': files.contents,
-    'tables': files.tables, 'own-tests': files.own_tests,
+    'tables': files.tables, 'own-tests': files.own_tests, 'models': files.models,
     'applies': patches.applies, 'round-trip': patches.round_trip, 'plain-am': patches.plain_am,
     'checkpatch': patches.checkpatched, 'kernel-doc': pages.kernel_doc, 'docs': pages.docs,
     'spelling': patches.spelling, 'maintainers': patches.maintainers, 'binding': patches.binding,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kit import measure, table, topics
 from kit.checks.common import Failed
-from kit.common import TOP, output
+from kit.common import SERIES, TOP, output
 
 COLUMNS = 100
 PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'Makefile')
@@ -102,3 +102,12 @@ def own_tests():
                   cwd=TOP, env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP}, check=False)
     if done.returncode:
         raise Failed((done.stdout + done.stderr)[-3000:])
+
+
+def models():
+    """A topic's model (series/TOPIC/*_model.py) finds nothing in linux/'s code, and mistakes in it.
+    """
+    for program in sorted(SERIES.glob('*/*_model.py')):
+        done = output([sys.executable, program], cwd=TOP, check=False)
+        if done.returncode:
+            raise Failed(done.stdout + done.stderr)

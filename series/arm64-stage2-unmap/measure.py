@@ -28,16 +28,29 @@ MODES = {
     'nvhe': 'kvm-arm.mode=nvhe',
     'protected': 'kvm-arm.mode=protected',
     'nested': 'kvm-arm.mode=nested',
+    '3 vCPUs': '',
 }
-WORDS = {'delete': 'slot deleted', 'discard': 'DONTNEED', 'close': 'VM closed'}
+WORDS = {
+    'delete': 'slot deleted',
+    'discard': 'DONTNEED',
+    'close': 'VM closed',
+    'log': 'dirty log on',
+    'get-log': 'dirty log read',
+}
 COSTS = {
     'unmap_instructions': 'unmap alone',
+    'unmap_instructions_kvm': "unmap, KVM's part",
+    'unmap_instructions_locked': 'unmap, lock held',
     'unmap_instructions_task': 'unmap, RT task',
     'dirty_log_instructions': 'dirty_log_perf_test',
     'page_table_test_instructions': 'page_table_test',
     'l2_progress': 'passes of an L2 guest',
     'range_invalidations': 'invalidations',
+    'faulting_vcpus_time': 'total',
+    'lock_handovers': 'walks',
+    'faults_per_s': 'faults/s',
 }
+HIGHER = ('l2_progress', 'faults_per_s')
 
 # (mode, CPU) of a boot: the operations whose latency is measured there: (operation, MiB, slots)
 BOOTS = {
@@ -50,19 +63,23 @@ BOOTS = {
         ('discard', 2048, 1),
         ('discard', 2048, 4),
         ('close', 1024, 1),
+        ('log', 1024, 1),
+        ('get-log', 128, 1),
     ],
-    ('nvhe', 'max'): [('delete', 128, 1), ('delete', 1024, 1)],
+    ('nvhe', 'max'): [('delete', 128, 1), ('delete', 1024, 1), ('log', 1024, 1)],
     ('vhe', 'cortex-a76'): [('delete', 128, 1), ('delete', 1024, 1)],
     ('nvhe', 'cortex-a76'): [('delete', 128, 1)],
-    ('protected', 'max'): [('delete', 128, 1)],
+    ('protected', 'max'): [('delete', 128, 1), ('log', 128, 1)],
     ('nested', 'max'): [],
+    # that fault pages in meanwhile, on CPUs of their own
+    ('3 vCPUs', 'max'): [],
 }
 
 
 def perf(mode, operation, mib, slots, more=''):
     # blocks that are split are mapped quicker than pages; the hypervisor of protected mode does not
-    # split
-    split = '' if mode == 'protected' else '-b '
+    # split, and a log that is read is of pages that were written one by one
+    split = '' if mode == 'protected' or operation == 'get-log' else '-b '
     return f'stage2_unmap_perf -o {operation} -m {mib} -s {slots} {split}{more}'.rstrip()
 
 
@@ -107,6 +124,19 @@ def jobs(mode, cpu):
                 )
             )
     if (mode, cpu) == ('vhe', 'max'):
+        for metric, mib, more, name in (
+            ('unmap_instructions_kvm', 256, '-n', 'notifier_us'),
+            ('unmap_instructions_locked', 1024, '-l', 'locked_us'),
+        ):
+            found.append(
+                (
+                    metric,
+                    'instructions',
+                    {'operation': 'discard', 'mib': mib, 'slots': 1},
+                    perf(mode, 'discard', mib, 1, more),
+                    lambda text, name=name: 1000 * one(name)(text),
+                )
+            )
         for mapped, pages in ((0, '0'), (1, '1000000')):
             found.append(
                 (
@@ -139,19 +169,32 @@ def jobs(mode, cpu):
     if mode == 'nested':
         found.append(('l2_progress', 'passes', {'operation': 'discard', 'mib': 4, 'slots': 1},
                       'stage2_unmap_nested -t l2_gets_on_while_the_host_unmaps', one('l2_passes')))
+    if mode == '3 vCPUs':
+        for operation in ('discard', 'delete'):
+            where = {'operation': operation, 'mib': 1024, 'slots': 1}
+            command = perf(mode, operation, 1024, 1, '-f 3 -c')
+            found += [
+                ('faulting_vcpus_time', 'instructions', where, command,
+                 lambda text: 1000 * one('unmap_us')(text)),
+                ('lock_handovers', 'count', where, command, one('walks')),
+                ('range_invalidations', 'count', where, command, one('range_invalidations')),
+                ('faults_per_s', 'faults/s', where, command,
+                 lambda text: 10**6 * one('faults')(text) / one('unmap_us')(text)),
+            ]
     return found
 
 
 def boot(tree, image, files, mode, cpu):
     """The figures of jobs(mode, cpu) on one kernel, and the accelerator."""
     planned = jobs(mode, cpu)
-    script = ['#!/bin/sh']
-    for number, (*_, command, _) in enumerate(planned):
+    script, commands = ['#!/bin/sh'], list(dict.fromkeys(command for *_, command, _ in planned))
+    for number, command in enumerate(commands):
         script.append(f'echo "## {number}"; {command} || exit')
     job = '\n'.join([*script, ''])
     files = [file for file in files if file.name in job]
     options = Options(
-        memory='4G', icount=True, append=MODES[mode], qemu=[] if cpu == 'max' else ['-cpu', cpu]
+        memory='4G', icount=True, append=MODES[mode], qemu=[] if cpu == 'max' else ['-cpu', cpu],
+        cpus=4 if mode == '3 vCPUs' else 0,
     )
     options.limits.silence, options.limits.total = 900, 3600
 
@@ -170,9 +213,9 @@ def boot(tree, image, files, mode, cpu):
     accelerator, _, results = kept.read_text().partition('\n')
     texts = dict(re.findall(r'^## (\d+)\n(.*?)(?=^## |\Z)', results, re.M | re.S))
     figures = []
-    for number, (metric, *_, command, read) in enumerate(planned):
+    for metric, *_, command, read in planned:
         try:
-            figures.append(read(texts[str(number)]))
+            figures.append(read(texts[str(commands.index(command))]))
         except (KeyError, TypeError):
             die(f'{what}: no {metric} of `{command}` in {shown(kept)}')
     return figures, accelerator
@@ -198,18 +241,14 @@ def measure(runs=1, rounds=1):
 
 
 def row_of(metric, unit, before, after, fields):
-    # more is better: the ratio is what the patched kernel reaches of the base's
-    if metric == 'l2_progress':
-        found = row(metric, after, before, unit, **fields)
-        return {**found, 'better': 'higher', 'base': found['patched'], 'patched': found['base']}
-    if not all(value for run in after for value in run):
+    if not all(value for run in (*before, *after) for value in run):
         # nothing at all has no ratio
         base, patched = before[0][0], after[0][0]
         return {
             'metric': metric,
             **fields,
             'unit': unit,
-            'better': 'lower',
+            'better': 'higher' if metric in HIGHER else 'lower',
             'base': base,
             'patched': patched,
             'ratio': None,
@@ -217,6 +256,10 @@ def row_of(metric, unit, before, after, fields):
             'min': None,
             'max': None,
         }
+    if metric in HIGHER:
+        # the ratio is what the patched kernel reaches of the base's
+        found = row(metric, after, before, unit, **fields)
+        return {**found, 'better': 'higher', 'base': found['patched'], 'patched': found['base']}
     return row(metric, before, after, unit, **fields)
 
 
@@ -232,6 +275,8 @@ def describe(each):
         what = COSTS.get(each['metric'], each['metric'].replace('_', ' '))
         if 'mib' in each and each['metric'].startswith('unmap'):
             what += f', {each["mib"]}M'
+        if each['mode'] == '3 vCPUs':
+            what = f'{WORDS[each["operation"]]} {each["mib"]}M {what}'
         if 'mapped_pages' in each:
             what += f', {each["mapped_pages"]} mapped'
     return [what, each['mode'], each['cpu']]
@@ -240,19 +285,24 @@ def describe(each):
 def cover(each):
     """The sizes that matter, each mode and CPU once, and what got worse."""
     if each['metric'] == 'wakeup_latency_us':
-        return each['mib'] == 1024 or each['mode'] == 'protected'
+        return each['mode'] == 'protected' or each['mib'] == 1024 and (
+            each['operation'] != 'log' or each['mode'] == 'vhe')
     if each['metric'].startswith('unmap_instructions'):
-        return (each['mode'], each['cpu']) in (('vhe', 'max'), ('protected', 'max'))
-    return True
+        return each['mode'] == 'protected' or each['metric'].endswith(('kvm', 'locked'))
+    if each['mode'] == '3 vCPUs':
+        return each['operation'] == 'discard' and each['metric'] in ('faulting_vcpus_time',
+                                                                     'faults_per_s')
+    return each['metric'] in ('l2_progress', 'dirty_log_instructions')
 
 
 def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount (1 ns = 1 '
-        f'instruction), 1 CPU, guest memory in 4K pages; '
+        f'instruction), 1 CPU (4 with 3 vCPUs), guest memory in 4K pages; '
         'latency: worst wake-up of a SCHED_FIFO task with a period of 200 us on the CPU that '
-        'unmaps; other rows: instructions, '
-        f'or what is named; ratio = base/patched, patched/base for passes. `{data["command"]}`'
+        'unmaps; other rows: instructions, or what is named; '
+        'ratio = base/patched, patched/base for passes and faults. '
+        f'`{data["command"]}`'
     )
 
 

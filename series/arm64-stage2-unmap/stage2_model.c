@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * A CPU that is as strict as the architecture lets it be, under arch/arm64/kvm/hyp/pgtable.c
+ * (stage2_model.py puts the two together): it has every translation in its TLB and every table in
+ * its walk caches that it can reach, by the tables or by its caches, at any time, and drops what is
+ * invalidated, no more. It fails if a table is freed that it has cached or can reach, and if it can
+ * still translate an address that has been unmapped.
+ */
+#define ARENA_PAGES	16384
+#define SPACE		(16 * SZ_1G)
+#define NR_PAGES	(SPACE / PAGE_SIZE)
+#define PHYS_BASE	0x4000000000ull
+#define PAGES_BASE	0x8000000000ull
+
+bool has_fwb, has_range;
+static bool host_ops;
+static unsigned long seed, nr_invalidations, nr_visits, nr_detached;
+static char *arena;
+static struct {
+	bool used;
+	long entries;
+	/* In the walk caches: the entry it was linked from */
+	bool cached;
+	u64 ipa;
+	s8 level;
+	struct list_head list;
+} meta[ARENA_PAGES];
+/* Level of the leaf that the TLB has for a page, 0 for none; the same of what is mapped */
+static u8 tlb[NR_PAGES], mapped[NR_PAGES];
+static struct kvm_pgtable pgt;
+static struct kvm_s2_mmu mmu = { .pgt = &pgt };
+
+void fail(const char *why)
+{
+	printf("FAIL: %s (seed %lu, FWB %d, ranges %d, host %d)\n", why, seed, has_fwb, has_range,
+	       host_ops);
+	exit(1);
+}
+
+static unsigned long nr_of(void *table) { return ((char *)table - arena) >> PAGE_SHIFT; }
+static void *table_of(u64 phys) { return arena + (phys - PHYS_BASE); }
+
+static unsigned long any(unsigned long n)
+{
+	static unsigned long state;
+
+	if (!n)
+		return state = seed * 2654435761u + 1;
+	state = state * 6364136223846793005ul + 1442695040888963407ul;
+	return (state >> 33) % n;
+}
+
+/* What the CPU can reach from a table: @level is that of the entry that it was linked from. */
+static void reach(kvm_pte_t *table, u64 ipa, s8 level)
+{
+	u64 granule = kvm_granule_size(level + 1);
+
+	if (!meta[nr_of(table)].used)
+		fail("the CPU walks a table that was freed");
+	for (int i = 0; i < PTRS_PER_PTE && ipa < SPACE; i++, ipa += granule) {
+		kvm_pte_t pte = table[i];
+
+		if (!kvm_pte_valid(pte))
+			continue;
+		if (kvm_pte_table(pte, level + 1)) {
+			kvm_pte_t *child = table_of(kvm_pte_to_phys(pte));
+
+			meta[nr_of(child)].cached = true;
+			meta[nr_of(child)].ipa = ipa;
+			meta[nr_of(child)].level = level + 1;
+			reach(child, ipa, level + 1);
+		} else {
+			memset(&tlb[ipa >> PAGE_SHIFT], level + 1, granule >> PAGE_SHIFT);
+		}
+	}
+}
+
+static void refill(void)
+{
+	if (pgt.pgd)
+		reach(pgt.pgd, 0, 0);
+	for (int i = 0; i < ARENA_PAGES; i++)
+		if (meta[i].cached)
+			reach((kvm_pte_t *)(arena + i * PAGE_SIZE), meta[i].ipa, meta[i].level);
+}
+
+static void drop_tables(u64 start, u64 end)
+{
+	for (int i = 0; i < ARENA_PAGES; i++)
+		if (meta[i].cached && meta[i].ipa < end && start < meta[i].ipa + kvm_granule_size(meta[i].level))
+			meta[i].cached = false;
+}
+
+static void drop_leaf(u64 ipa)
+{
+	u64 granule;
+
+	if (!tlb[ipa >> PAGE_SHIFT])
+		return;
+	granule = kvm_granule_size(tlb[ipa >> PAGE_SHIFT]);
+	memset(&tlb[ALIGN_DOWN(ipa, granule) >> PAGE_SHIFT], 0, granule >> PAGE_SHIFT);
+}
+
+void __kvm_tlb_flush_vmid(struct kvm_s2_mmu *unused)
+{
+	refill();
+	nr_invalidations++;
+	memset(tlb, 0, sizeof(tlb));
+	drop_tables(0, SPACE);
+	refill();
+}
+
+void __kvm_tlb_flush_vmid_range(struct kvm_s2_mmu *unused, phys_addr_t start, unsigned long pages)
+{
+	u64 end = min(start + pages * PAGE_SIZE, SPACE);
+
+	if (pages > MAX_TLBI_RANGE_PAGES)
+		fail("a range that is too long");
+	refill();
+	nr_invalidations++;
+	drop_leaf(start);
+	drop_leaf(end - PAGE_SIZE);
+	memset(&tlb[start >> PAGE_SHIFT], 0, (end - start) >> PAGE_SHIFT);
+	drop_tables(start, end);
+	refill();
+}
+
+void __kvm_tlb_flush_vmid_ipa(struct kvm_s2_mmu *unused, phys_addr_t ipa, int level)
+{
+	refill();
+	nr_invalidations++;
+	/* A wrong hint may leave everything where it is; a right one is that of a leaf. */
+	if (level == TLBI_TTL_UNKNOWN || tlb[ipa >> PAGE_SHIFT] == level)
+		drop_leaf(ipa);
+	if (level == TLBI_TTL_UNKNOWN)
+		drop_tables(ipa, ipa + PAGE_SIZE);
+	refill();
+}
+
+static void *zalloc_page(void *mc)
+{
+	for (int i = 0; i < ARENA_PAGES; i++)
+		if (!meta[i].used) {
+			meta[i].used = true;
+			meta[i].entries = 0;
+			memset(arena + i * PAGE_SIZE, 0, PAGE_SIZE);
+			return arena + i * PAGE_SIZE;
+		}
+	fail("out of tables");
+}
+
+static void *zalloc_exact(size_t size) { return zalloc_page(NULL); }
+
+static void free_table(void *table)
+{
+	unsigned long nr = nr_of(table);
+
+	if (!meta[nr].used)
+		fail("a table is freed twice");
+	if (meta[nr].cached)
+		fail("a table is freed that the CPU has in its walk caches");
+	meta[nr].used = false;
+	memset(table, 0xff, PAGE_SIZE);
+	refill();
+}
+
+static void free_exact(void *table, size_t size) { free_table(table); }
+static void get_page(void *entry) { meta[nr_of(entry)].entries++; }
+
+static void put_page(void *entry)
+{
+	unsigned long nr = nr_of(entry);
+
+	if (meta[nr].entries)
+		meta[nr].entries--;
+	else
+		free_table(arena + nr * PAGE_SIZE);
+}
+
+static int page_count(void *entry) { return 1 + meta[nr_of(entry)].entries; }
+static void *phys_to_virt(phys_addr_t phys) { return table_of(phys); }
+static phys_addr_t virt_to_phys(void *table) { return PHYS_BASE + ((char *)table - arena); }
+
+static void detach_table(void *table, s8 level, struct list_head *tables)
+{
+	struct list_head *new = &meta[nr_of(table)].list;
+
+	meta[nr_of(table)].level = level;
+	*new = (struct list_head) { .next = tables, .prev = tables->prev };
+	tables->prev->next = new;
+	tables->prev = new;
+	nr_detached++;
+}
+
+/* Cleaned pages are no longer in the TLB: the guest cannot dirty them again. */
+static void clean(void *page, size_t size)
+{
+	phys_addr_t phys = PHYS_BASE + ((char *)page - arena);
+	u64 ipa = phys - PAGES_BASE;
+
+	for (size_t i = 0; i < size; i += PAGE_SIZE)
+		if (tlb[(ipa + i) >> PAGE_SHIFT])
+			fail("a page is cleaned that the TLB still has");
+}
+
+static struct kvm_pgtable_mm_ops ops;
+static bool cleans;
+
+static void clean_unmapped(void *page, size_t size)
+{
+	if (cleans)
+		clean(page, size);
+}
+
+static bool should_stop(struct kvm_s2_mmu *unused, unsigned long nr)
+{
+	return !any(3);
+}
+
+static bool never(struct kvm_s2_mmu *unused, unsigned long nr)
+{
+	return false;
+}
+
+static void check_mapped(void)
+{
+	refill();
+	/* Nothing was unmapped but what had to: the TLB has more only if it was not told */
+	if (memcmp(tlb, mapped, sizeof(tlb)))
+		fail("what can be translated is not what is mapped");
+}
+
+static void map(u64 ipa, u64 size)
+{
+	/* A page at a time, or a block, as faults do; of what is mapped already nothing changes. */
+	u64 granule = size >= SZ_1G ? SZ_1G : size >= SZ_2M ? SZ_2M : PAGE_SIZE;
+
+	ipa = ALIGN_DOWN(ipa, granule);
+	for (u64 end = ipa + size; ipa < end && ipa + granule <= SPACE; ipa += granule) {
+		if (memchr(&mapped[ipa >> PAGE_SHIFT], 1, granule >> PAGE_SHIFT) ||
+		    memchr(&mapped[ipa >> PAGE_SHIFT], 2, granule >> PAGE_SHIFT) ||
+		    memchr(&mapped[ipa >> PAGE_SHIFT], 3, granule >> PAGE_SHIFT))
+			continue;
+		if (kvm_pgtable_stage2_map(&pgt, ipa, granule, PAGES_BASE + ipa, KVM_PGTABLE_PROT_RW, &mmu, 0))
+			fail("a map failed");
+		memset(&mapped[ipa >> PAGE_SHIFT], granule == SZ_1G ? 1 : granule == SZ_2M ? 2 : 3,
+		       granule >> PAGE_SHIFT);
+	}
+}
+
+static void free_detached(struct list_head *tables)
+{
+	struct list_head *each, *next;
+
+	for (each = tables->next; each != tables; each = next) {
+		unsigned long nr = (typeof(&meta[0]))((char *)each - offsetof(typeof(meta[0]), list)) - meta;
+
+		next = each->next;
+		kvm_pgtable_stage2_free_subtree(&ops, arena + nr * PAGE_SIZE, meta[nr].level);
+	}
+}
+
+static void unmap(u64 start, u64 end, kvm_pgtable_stop_fn_t stop)
+{
+	u64 addr = start;
+
+	while (addr < end) {
+		struct list_head tables = { &tables, &tables };
+		u64 from = addr, to;
+
+		cleans = true;
+		if (kvm_pgtable_stage2_unmap_step(&pgt, &addr, end, stop, host_ops ? &tables : NULL))
+			fail("an unmap failed");
+		cleans = false;
+		if (addr <= from)
+			fail("no progress");
+
+		/* Blocks go as a whole. */
+		to = min(addr, end);
+		for (u64 ipa = from; ipa < to; ) {
+			u8 level = mapped[ipa >> PAGE_SHIFT];
+			u64 granule = level ? kvm_granule_size(level) : PAGE_SIZE;
+
+			ipa = ALIGN_DOWN(ipa, granule);
+			memset(&mapped[ipa >> PAGE_SHIFT], 0, granule >> PAGE_SHIFT);
+			ipa += granule;
+		}
+		/* The lock is released: all must be right, before the tables are freed and after. */
+		check_mapped();
+		free_detached(&tables);
+		check_mapped();
+	}
+}
+
+static u64 any_range(u64 *size)
+{
+	static const u64 sizes[] = { PAGE_SIZE, 7 * PAGE_SIZE, SZ_1M, SZ_2M,
+				     5 * SZ_2M + 3 * PAGE_SIZE, SZ_1G, 3 * SZ_1G, SPACE };
+	u64 start = any(8) ? any(64) * SZ_2M + any(3) * any(512) * PAGE_SIZE : any(16) * SZ_1G;
+
+	*size = sizes[any(sizeof(sizes) / sizeof(*sizes))];
+	*size = min(*size, SPACE - start);
+	return start;
+}
+
+static void run(int rounds)
+{
+	u64 start, size;
+
+	any(0);
+	memset(meta, 0, sizeof(meta));
+	memset(tlb, 0, sizeof(tlb));
+	memset(mapped, 0, sizeof(mapped));
+	ops = (struct kvm_pgtable_mm_ops) {
+		.zalloc_page = zalloc_page, .zalloc_pages_exact = zalloc_exact, .free_pages_exact = free_exact,
+		.get_page = get_page, .put_page = put_page, .page_count = page_count,
+		.phys_to_virt = phys_to_virt, .virt_to_phys = virt_to_phys,
+		.dcache_clean_inval_poc = clean_unmapped,
+		.free_table = host_ops ? free_table : NULL, .detach_table = host_ops ? detach_table : NULL,
+	};
+	pgt = (struct kvm_pgtable) { .ia_bits = 39, .start_level = 1, .mm_ops = &ops, .mmu = &mmu };
+	pgt.pgd = zalloc_page(NULL);
+
+	for (int i = 0; i < rounds; i++) {
+		start = any_range(&size);
+		switch (any(4)) {
+		case 0:
+			map(start, min(size, 4 * SZ_2M));
+			break;
+		case 1:
+			/* Some pages of many tables */
+			for (int j = 0; j < 6; j++)
+				map(any(6) * SZ_1G + any(8) * SZ_2M + any(512) * PAGE_SIZE, PAGE_SIZE);
+			break;
+		default:
+			refill();
+			nr_visits = nr_invalidations;
+			unmap(start, start + size, any(2) ? should_stop : never);
+			break;
+		}
+	}
+
+	/* The VM is gone: the CPU has nothing of it, and nothing is left. */
+	memset(tlb, 0, sizeof(tlb));
+	drop_tables(0, SPACE);
+	kvm_pteref_t pgd = pgt.pgd;
+	pgt.pgd = NULL;
+	struct kvm_pgtable dead = pgt;
+	dead.pgd = pgd;
+	kvm_pgtable_stage2_destroy(&dead);
+	for (int i = 0; i < ARENA_PAGES; i++)
+		if (meta[i].used)
+			fail("a table is left");
+}
+
+int main(int argc, char **argv)
+{
+	arena = aligned_alloc(PAGE_SIZE, ARENA_PAGES * PAGE_SIZE);
+	for (seed = 1; seed <= atol(argv[1]); seed++) {
+		has_fwb = seed & 1;
+		has_range = seed & 2;
+		host_ops = seed & 4;
+		run(40);
+	}
+	printf("ok: %lu invalidations, %lu tables detached\n", nr_invalidations, nr_detached);
+	return 0;
+}

@@ -14,9 +14,13 @@ def number(name):
 
 
 def main():
-    topic = os.environ.get('TOPIC') or topics.measured()[0]
+    topic = os.environ.get('TOPIC') or next(iter(topics.measured()), '') or \
+        die('no topic has a measure.py')
     rows, accelerator = topics.benchmark(topic).measure(**number('RUNS'), **number('ROUNDS'))
-    data = measure.record(topic, f'make bench TOPIC={topic}', rows, accelerator)
+    given = [f'{name}={os.environ[name]}' for name in ('RUNS', 'ROUNDS', 'FULL')
+             if os.environ.get(name)]
+    data = measure.record(topic, ' '.join(['make bench', f'TOPIC={topic}', *given]), rows,
+                          accelerator)
     measure.save(data, measure.path_of(topic))
     table.write()
     print(table.text(data))

@@ -431,7 +431,8 @@ class Verbs(unittest.TestCase):
     # arguments
 
     def test_what_would_be_ignored_is_an_error(self):
-        self.bad('bench', says='FULL= means nothing to bench', FULL='1')
+        self.bad('bench', says='FLAVOUR= means nothing to bench', FLAVOUR='debug')
+        self.bad('bench', says='no topic has a measure.py')
         self.bad('tree', says='TEST= means nothing to tree', TEST='x', LINUX='')
         self.bad('export', says='LINUX= means nothing to export', LINUX='/x')
         self.bad('test', says='BASE= goes with LINUX=', BASE='v7.3.4')

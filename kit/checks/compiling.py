@@ -177,12 +177,14 @@ def warnings():
                for arch in sorted(set(map(arch_of, files)))}
     for arch, mine in by_arch.items():    # all of the base first: one checkout
         if old := [path for path in mine if base_file(path) is not None]:
-            before[arch] = compiler_warnings('base', old, arch)[1]
+            before[arch] = compiler_warnings('base', old, arch)
     for arch, mine in by_arch.items():
         status, after, log = compiler_warnings(series().last, mine, arch)
-        new = [line for line in new_lines(before.get(arch, []), after)
+        failed_before, said_before, _ = before.get(arch, (0, [], None))
+        new = [line for line in new_lines(said_before, after)
                if line.split(':')[0] in series().files]
-        if status and not new:
+        # another architecture's driver does not compile here, on the base as little
+        if status and not new and not failed_before:
             raise Failed(f'the touched files do not compile with W=1: {log.relative_to(TOP)}')
         found += new
     if found:

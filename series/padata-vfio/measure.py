@@ -270,14 +270,14 @@ def cover(each):
 
 def note(data):
     runs = max(each['runs'] for each in data['rows'])
+    spans_too = ('"16 vCPUs, all": instructions of 1 vCPU over those of all 16, "busiest": over '
+                 'those of the one that executes most (both the patched kernel\'s). '
+                 if any('vcpus' in each for each in data['rows']) else '')
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}, 2 vCPUs, medians of {runs} boots '
-        f'of '
-        'each kernel in turn where it is seconds; ratio = base/patched; min–max: of the ratio '
+        'of each kernel in turn where it is seconds; ratio = base/patched; min–max: of the ratio '
         'the boots; bound: what two user threads that prefault gain over one. '
-        '"16 vCPUs, all": instructions of 1 vCPU over those of all 16, "busiest": over those of '
-        'the one that executes most (both the patched kernel\'s). '
-        f'`{data["command"]}`'
+        f'{spans_too}`{data["command"]}`'
     )
 
 

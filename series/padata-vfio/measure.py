@@ -92,8 +92,7 @@ def quick(runs, rounds=2):
 
 def instructions(metric, mib, rounds=5):
     """What one vCPU, so one thread, needs to map: -icount makes a nanosecond of an instruction, and
-    repeats. Rounds: the first
-    map after boot finds other free memory than the later ones."""
+    repeats. Rounds: the first map after boot finds other free memory than the later ones."""
     def one(tree):
         return boot(tree, 'plain', f'vfio_pin_perf -s {mib} -n {rounds} $BDF',
                     f'{mib} MiB, one vCPU, -icount', cpus=1, icount=True)[0]

@@ -218,7 +218,7 @@ def measure(runs=5, rounds=3):
         f'; '
         f'{{ {each} -n 1 -b 4k $BDF; {each} -n {rounds} -b thp $BDF; '
         f'{each} -n {rounds} -b hugetlb $BDF; }} | '
-        'sed "/^prefault/d; s/^[a-z].* [0-9.]*$/iommufd_&/"'
+        'sed "/^prefault/d; /^replay/d; s/^[a-z].* [0-9.]*$/iommufd_&/"'
     )
     *_, (found, accelerator) = pairs_of(runs, job_of(rounds) + iommufd)
     if flag('FULL'):    # two kernels more

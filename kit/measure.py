@@ -51,6 +51,8 @@ def selftest(arch, program):
     tree = 'patched'
     if 'series' in ROOTS and not selftests.has(tree, program):
         tree = 'series'
+    if not selftests.has(tree, program):
+        die(f'{program} is not there to measure with: no topic of series/order adds it')
     return selftests.build(arch, tree, [program])[program]
 
 

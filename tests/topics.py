@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""This repository's topics: each can be taken away, and what stands on it goes with it."""
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP))
+from kit import topics    # noqa: E402
+from kit.selftests import BELOW    # noqa: E402
+from kit.series import patch_files    # noqa: E402
+
+# what the verbs ask of the topics, without a kernel: boots, configurations, tables, letters
+ASK = '''
+from kit import boots, deps, measure, table, topics
+print([topics.after(topic) for topic in topics.order()], deps.archs_of('test'))
+for arch in deps.archs_of('test'):
+    print(boots.chosen(arch, full=True), topics.suites(arch))
+    print(topics.config([arch, arch + '-debug']))
+print(topics.compiled(), measure.quick_topics(), *map(topics.programs, topics.suites('x86_64')))
+for data in filter(None, map(measure.load, topics.measured())):
+    print(table.text(data), table.cover_faults(data))
+print('stale pages:', *table.stale())
+'''
+
+PATCH = '''Subject: [PATCH] a: add it
+
+diff --git a/lib/Kconfig b/lib/Kconfig
+--- a/lib/Kconfig
++++ b/lib/Kconfig
+@@ -1 +1,3 @@
+ config OLD
++config A_KUNIT
++	tristate
+diff --git a/lib/a_kunit.c b/lib/a_kunit.c
+new file mode 100644
+--- /dev/null
++++ b/lib/a_kunit.c
+@@ -0,0 +1,3 @@
++static struct kunit_suite suite = {
++	.name = "a",
++};
+'''
+
+
+def added_in(patch):
+    """Files, Kconfig symbols and KUnit suites that a patch's text adds."""
+    found = set()
+    for part in patch.split('\ndiff --git ')[1:]:
+        path = re.match(r'a/\S+ b/(\S+)\n', part)[1]
+        if '\n--- /dev/null\n' in part:
+            found.add(path)
+        if 'Kconfig' in path:
+            found |= {f'CONFIG_{name}'
+                      for name in re.findall(r'^\+(?:menu)?config (\w+)$', part, re.M)}
+        found |= {f'suite {name}' for name in re.findall(r'^\+\t\.name = "(\w+)"', part, re.M)}
+    return found
+
+
+def added_by(topic):
+    """What the base has not."""
+    return set().union(*(added_in(path.read_text(errors='replace')) for path in patch_files(topic)))
+
+
+def asked_by(topic):
+    """What its topic.toml names, in the words of added_by()."""
+    said, names = topics.settings(topic), set()
+    tests = [test for boot in said.get('boot', []) for test in boot.get('test', [])]
+    programs = [test['program'] for test in tests if 'program' in test]
+    programs += [name for boot in said.get('boot', []) for name in boot.get('programs', [])]
+    programs += [f'{suite}/{name}' for suite, built in said.get('programs', {}).items()
+                 for name in built]
+    names |= {f'{BELOW}/{program}.c' for program in programs}
+    names |= {f'suite {test["kunit"]}' for test in tests if 'kunit' in test}
+    texts = [*said.get('config', {}).values(), *(one['symbols'] for one in said.get('compile', []))]
+    names |= {f'CONFIG_{symbol}' for text in texts for symbol in topics.symbols(text)}
+    return names.union(*(one.get('also', []) for one in said.get('compile', [])))
+
+
+class Topics(unittest.TestCase):
+    def copy(self):
+        """The repository without its patches."""
+        top = Path(tempfile.mkdtemp(prefix='topics-'))
+        self.addCleanup(shutil.rmtree, top)
+        for name in ('kit', 'guest', 'series'):
+            shutil.copytree(TOP / name, top / name,
+                            ignore=shutil.ignore_patterns('__pycache__', '*.patch'))
+        shutil.copy(TOP / 'README.md', top)
+        return top
+
+    def test_each_taken_away(self):
+        """What is left still says what to boot, to compile and to show, and does not name it."""
+        top, order = self.copy(), topics.order()
+        for topic in order:
+            gone = {topic, *(each for each in order if topic in topics.after(each))}
+            if gone == set(order):
+                continue
+            (top / 'series/order').write_text(''.join(f'{each}\n' for each in order
+                                                      if each not in gone))
+            for each in gone:
+                shutil.move(top / 'series' / each, top / f'away-{each}')
+            done = subprocess.run([sys.executable, '-B', '-c', ASK], cwd=top, capture_output=True,
+                                  text=True, check=False)
+            self.assertEqual(done.returncode, 0, f'without {topic}: {done.stderr}')
+            for each in gone:
+                self.assertNotIn(each, done.stdout)
+                shutil.move(top / f'away-{each}', top / 'series' / each)
+            self.assertEqual(done.stdout.splitlines()[-1], 'stale pages:')
+
+    def test_nothing_asks_for_what_another_adds(self):
+        added = {topic: added_by(topic) for topic in topics.order()}
+        for topic in topics.order():
+            stands_on = {topic, *topics.after(topic)}
+            for other in set(topics.order()) - stands_on:
+                self.assertEqual(asked_by(topic) & added[other], set(),
+                                 f'{topic} asks for what {other} adds: take it into `after`')
+
+    def test_what_a_patch_adds(self):
+        self.assertEqual(added_in(PATCH), {'lib/a_kunit.c', 'CONFIG_A_KUNIT', 'suite a'})
+
+    def test_programs_name_no_topic(self):
+        files = [TOP / 'Makefile', TOP / '.ci/run', *TOP.glob('kit/**/*.py'),
+                 *(path for path in TOP.glob('guest/**/*') if path.is_file())]
+        named = {topic for path in files for topic in topics.order() if topic in path.read_text()}
+        self.assertEqual(named, set())
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from pathlib import Path
@@ -18,7 +19,7 @@ GUEST = TOP / 'guest'
 
 
 # a terminated verb takes what it started with it, as an interrupted one does
-TERMINATED = 143
+TERMINATED, INTERRUPTED = 143, 130    # what a shell says of them
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
 
 
@@ -61,7 +62,9 @@ class Progress:
 
     def tick(self, note=''):
         now = int(self.seconds())
-        if sys.stderr.isatty() and now != self.shown:
+        # what goes on beside does not write over it
+        first = threading.current_thread() is threading.main_thread()
+        if first and sys.stderr.isatty() and now != self.shown:
             self.shown = now
             print(f'\r\033[K{self.what} … {now} s {note}', end='', file=sys.stderr, flush=True)
 

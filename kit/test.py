@@ -10,11 +10,9 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from kit import boots, build, guest, own, report, selftests
-from kit.common import die, flag, say, shown
+from kit.common import INTERRUPTED, die, flag, say, shown
 from kit.git import git
 from kit.trees import source
-
-INTERRUPTED = 130    # what a shell says of Ctrl-C
 
 
 def there(test):
@@ -73,38 +71,33 @@ def closing(counts):
     return ', '.join(f'{counts[word]} {word}' for word in ('passed', 'failed', 'skipped'))
 
 
-def side_by_side(planned):
-    """Lists of boots: with icount a guest is one thread of the host, so those run in parallel."""
-    groups = []
-    for boot in planned:
-        if groups and boot.get('icount') and groups[-1][0].get('icount') \
-                and len(groups[-1]) < os.cpu_count():
-            groups[-1].append(boot)
-        else:
-            groups.append([boot])
-    return groups
-
-
 def worse(one, other):
     """Of two guests' statuses: a lost guest is worst, then a splat, then a failed test."""
     badness = [guest.OK, guest.FAILED, guest.SPLAT, guest.LOST]
     return max(one, other, key=badness.index)
 
 
+def run_all(planned, pool):
+    """(Counter, guest status) of each boot. With icount a guest is one thread of the host and knows
+    no time but its own: those run side by side, and all that is built is built meanwhile. The
+    others come one after the other, with the host for themselves."""
+    beside = [boot for boot in planned if boot.get('icount')]
+    alone = [boot for boot in planned if not boot.get('icount')]
+    running = [pool.submit(run_boot, boot, *prepare(boot)) for boot in beside]
+    ready = [prepare(boot) for boot in alone] if running else map(prepare, alone)
+    for each in running:
+        yield each.result()
+    for boot, built in zip(alone, ready):
+        yield pool.submit(run_boot, boot, *built).result()
+
+
 def main():
-    groups = side_by_side(plan())
-    total, worst, prepared = Counter(), guest.OK, []
-    with ThreadPoolExecutor() as pool:
+    total, worst, planned = Counter(), guest.OK, plan()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         try:
-            for group, following in zip(groups, [*groups[1:], []]):
-                running = [pool.submit(run_boot, boot, *ready)
-                           for boot, ready in zip(group, prepared or map(prepare, group))]
-                # one thread leaves CPUs to build on what comes next
-                idle = group[0].get('icount') and len(group) < os.cpu_count()
-                prepared = [prepare(boot) for boot in following] if idle else []
-                for counts, status in (each.result() for each in running):
-                    total += counts
-                    worst = worse(worst, status)
+            for counts, status in run_all(planned, pool):
+                total += counts
+                worst = worse(worst, status)
         except (SystemExit, KeyboardInterrupt) as error:
             # the pool would wait for its guests; QEMU ends with this process
             sys.stdout.flush()

@@ -49,7 +49,8 @@ def make(machine, folder, src, *goals):
            'KBUILD_BUILD_HOST': 'guest', 'KBUILD_BUILD_VERSION': '1', 'LOCALVERSION': '',
            'LC_ALL': 'C', 'KCFLAGS': None, 'MAKEFLAGS': None, 'MAKELEVEL': None,
            'KBUILD_OUTPUT': None, 'KCONFIG_CONFIG': None}
-    command = ['make', '-C', src, f'-j{os.cpu_count()}', f'O={folder}',
+    # nice: guests that run meanwhile go first
+    command = ['nice', 'make', '-C', src, f'-j{os.cpu_count()}', f'O={folder}',
                f'ARCH={machine["kernel_arch"]}', f'CROSS_COMPILE={cross}']
     if shutil.which('ccache'):
         # the dependencies that kbuild asks for spare a preprocessor run

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How boots are merged, followed and judged: canned logs, and shell scripts in QEMU's place."""
+import contextlib
 import datetime
 import shutil
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
 
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
-from kit import boots, checks, console, guest, qemu, report, table    # noqa: E402
+from kit import boots, checks, console, guest, qemu, report, table, test    # noqa: E402
 from kit.common import LINUX, TERMINATED, die, load_machine    # noqa: E402
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
@@ -44,6 +50,33 @@ class Merging(unittest.TestCase):
         for wrong in (boot([], cpu=1), boot([{'kunit': 'a', 'skip': []}]), boot([{}])):
             with self.assertRaises(SystemExit):
                 boots.merged([('x', wrong)])
+
+
+class Order(unittest.TestCase):
+    def events(self, *planned):
+        """What `make test` does with these boots, in its order."""
+        found = []
+
+        def run(each, *_):
+            found.append(f'boot {each["name"]}')
+            time.sleep(0.1)
+            found.append(f'end {each["name"]}')
+            return Counter(), guest.OK
+        with mock.patch.multiple(test, run_boot=run, prepare=lambda each: (
+                found.append(f'build {each["name"]}') or ('', []))), ThreadPoolExecutor(2) as pool:
+            self.assertEqual(len(list(test.run_all(planned, pool))), len(planned))
+        return found
+
+    def test_one_thread_each_side_by_side(self):
+        found = self.events({'name': 'x'}, {'name': 'a', 'icount': True}, {'name': 'y'},
+                            {'name': 'b', 'icount': True})
+        self.assertLess(found.index('boot b'), found.index('end a'))
+        self.assertLess(found.index('build y'), found.index('end a'))
+        self.assertEqual(found[-4:], ['boot x', 'end x', 'boot y', 'end y'])
+
+    def test_alone_what_comes_first_is_booted_first(self):
+        found = self.events({'name': 'x'}, {'name': 'y'})
+        self.assertLess(found.index('end x'), found.index('build y'))
 
 
 class CommandLine(unittest.TestCase):
@@ -186,6 +219,30 @@ class Checks(unittest.TestCase):
         self.assertEqual(checks.outcome(dies)[0], 'failed')
         with self.assertRaises(SystemExit):
             checks.outcome(is_terminated)
+
+    def lanes(self, reading, compiling):
+        """`make check` of one check that reads and one that compiles: lines of Python."""
+        script = ('import os, signal, threading, time\nfrom kit import checks, common\n'
+                  'event = threading.Event()\n'
+                  f'def reads():\n    """a"""\n    {reading}\n'
+                  f'def compiles():\n    """b"""\n    {compiling}\n'
+                  'checks.READING, checks.COMPILING = {"r": reads}, {"c": compiles}\n'
+                  'checks.CHECKS = {"r": reads, "c": compiles}\nprint(checks.run({"r", "c"}))\n')
+        return subprocess.run([sys.executable, '-B', '-c', script], cwd=TOP, capture_output=True,
+                              text=True, timeout=30, check=False)
+
+    def test_lanes_run_side_by_side(self):
+        done = self.lanes('assert event.wait(20)', 'event.set(); common.die("on purpose")')
+        self.assertEqual(done.stdout.splitlines()[-1], "{'r': 'passed', 'c': 'failed'}", done)
+
+    def test_a_signal_ends_both_lanes(self):
+        done = self.lanes('event.set(); common.output(["sleep", "25.25"])',
+                          'event.wait(); time.sleep(0.5); os.kill(os.getpid(), signal.SIGTERM);'
+                          ' time.sleep(20)')
+        self.assertEqual(done.returncode, TERMINATED, done)
+        for process in Path('/proc').glob('[0-9]*/cmdline'):
+            with contextlib.suppress(OSError):    # gone meanwhile
+                self.assertNotEqual(process.read_bytes(), b'sleep\x0025.25\x00')
 
 
 class Tables(unittest.TestCase):

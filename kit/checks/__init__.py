@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make check: everything static; closes with `N passed, N failed, N skipped`.
 
-CHECK='words' runs the checks whose name has one of the words in it.
+CHECK='words' runs the checks whose name has one of the words in it. Those that read, one thread
+most of the time, run beside those that compile, which wait for git, make and the linker.
 """
 import os
+import signal
+import sys
 import time
-from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 
 from kit.checks import compiling, files, mailed, pages, patches
 from kit.checks.common import WORK, Failed, Skipped
-from kit.common import LINUX, TERMINATED, die
+from kit.common import INTERRUPTED, LINUX, TERMINATED, die
 
-# in the order they run
-CHECKS = {
+# two lanes, each in the order they run
+READING = {
     'python': files.python, 'shell': files.shell, 'contents': files.contents,
     'tables': files.tables, 'own-tests': files.own_tests, 'models': files.models,
     'applies': patches.applies, 'round-trip': patches.round_trip, 'plain-am': patches.plain_am,
     'checkpatch': patches.checkpatched, 'kernel-doc': pages.kernel_doc, 'docs': pages.docs,
     'spelling': patches.spelling, 'maintainers': patches.maintainers, 'binding': patches.binding,
-    'mail': mailed.mail, 'compile': compiling.small, 'bisect': compiling.bisect,
-    'warnings': compiling.warnings,
+    'mail': mailed.mail,
 }
+COMPILING = {
+    'compile': compiling.small, 'bisect': compiling.bisect, 'warnings': compiling.warnings,
+}
+CHECKS = {**READING, **COMPILING}
 
 
 def outcome(function):
@@ -38,27 +46,55 @@ def outcome(function):
     return 'passed', ''
 
 
+def run_lane(names):
+    """{name: word} of these checks, each shown when it has ended."""
+    words = {}
+    for name in names:
+        start = time.monotonic()
+        words[name], findings = outcome(CHECKS[name])
+        what = CHECKS[name].__doc__.strip().splitlines()[0]
+        lines = [f'{words[name]:7} {time.monotonic() - start:6.1f} s  {name}: {what}',
+                 *(f'    {line}' for line in findings.splitlines()[:60])]
+        # over the other lane's progress
+        print('\r\033[K' if sys.stdout.isatty() else '', '\n'.join(lines), sep='', flush=True)
+    return words
+
+
+def end_children():
+    """What other threads have started would go on by itself."""
+    for file in Path('/proc/self/task').glob('*/children'):
+        for child in file.read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGTERM)
+
+
+def run(chosen):
+    """{name: word}: the lanes side by side; this thread, which signals come to, compiles."""
+    reading, compiled = ([name for name in lane if name in chosen]
+                         for lane in (READING, COMPILING))
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            beside = pool.submit(run_lane, reading)
+            words = run_lane(compiled)
+            return {**beside.result(), **words}
+        except (SystemExit, KeyboardInterrupt) as error:
+            end_children()
+            sys.stdout.flush()
+            os._exit(getattr(error, 'code', INTERRUPTED))
+
+
 def main():
     words = os.environ.get('CHECK', '').split()
-    chosen = {name: function for name, function in CHECKS.items()
-              if not words or any(word in name for word in words)}
+    chosen = {name for name in CHECKS if not words or any(word in name for word in words)}
     if not chosen:
         die(f'no check of that name (there are: {" ".join(CHECKS)})')
     if not (LINUX / '.git').exists():
         die('no linux/ here: make check')
     WORK.mkdir(parents=True, exist_ok=True)
-    counts, failed = Counter(), []
-    for name, function in chosen.items():
-        start = time.monotonic()
-        word, findings = outcome(function)
-        counts[word] += 1
-        if word == 'failed':
-            failed.append(name)
-        what = function.__doc__.strip().splitlines()[0]
-        print(f'{word:7} {time.monotonic() - start:6.1f} s  {name}: {what}', flush=True)
-        for line in findings.splitlines()[:60]:
-            print(f'    {line}', flush=True)
+    found = run(chosen)
+    failed = [name for name in CHECKS if found.get(name) == 'failed']
     if failed:
         print(f'failed: {" ".join(failed)}')
-    print(', '.join(f'{counts[word]} {word}' for word in ('passed', 'failed', 'skipped')))
+    counts = list(found.values())
+    print(', '.join(f'{counts.count(word)} {word}' for word in ('passed', 'failed', 'skipped')))
     return 1 if failed else 0

@@ -4,6 +4,7 @@ import functools
 import hashlib
 import os
 import re
+import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,8 +14,10 @@ from kit.series import apply, patch_files, touched
 from kit.topics import order
 
 WORK = BUILD / 'check'               # what the checks write down
-TREE = BUILD / 'bisect' / 'linux'    # a whole worktree, the commits checked out one by one
+# whole worktrees: one that is compiled in, the commits checked out one by one, and one that is read
+TREE, READ = BUILD / 'bisect' / 'linux', WORK / 'linux'
 GENERIC = 'x86_64'                   # the architecture that generic code is built for
+ONE_AT_A_TIME = threading.Lock()    # what the lanes of checks share
 
 
 class Failed(Exception):
@@ -59,9 +62,14 @@ class Series:
 
 
 @functools.cache
+def applied():
+    return Series()
+
+
 def series():
     """Applied once, by whichever check asks first."""
-    return Series()
+    with ONE_AT_A_TIME:
+        return applied()
 
 
 def need_patches():
@@ -69,12 +77,14 @@ def need_patches():
         raise Skipped('no patches in series/')
 
 
-def checkout(commit):
-    """The commit in TREE, with nothing else in it."""
+def checkout(commit, tree=TREE):
+    """The commit in the tree, with nothing else in it."""
     commit = git('rev-parse', f'{commit}^{{commit}}').strip()
-    whole_worktree('bisect', TREE, commit)
-    git('checkout', '-q', '--force', commit, cwd=TREE)
-    git('clean', '-q', '-ffdx', cwd=TREE)
+    if not (tree / '.git').exists():
+        with ONE_AT_A_TIME:    # git counts its worktrees
+            whole_worktree(tree.parent.name, tree, commit)
+    git('checkout', '-q', '--force', '--detach', commit, cwd=tree)
+    git('clean', '-q', '-ffdx', cwd=tree)
 
 
 def each(function, items):

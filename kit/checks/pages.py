@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from kit.checks.common import TREE, WORK, Failed, Skipped, checkout, each, new_lines, series
+from kit.checks.common import READ, WORK, Failed, Skipped, checkout, each, new_lines, series
 from kit.checks.files import need
 from kit.common import output
 from kit.series import base_file
@@ -16,7 +16,7 @@ def kernel_doc():
     files = series().present('.c', '.h')
     if not files:
         raise Skipped('no C file touched')
-    checkout(series().last)
+    checkout(series().last, READ)
     old = WORK / 'base'
     shutil.rmtree(old, ignore_errors=True)
 
@@ -26,7 +26,7 @@ def kernel_doc():
             (old / path).parent.mkdir(parents=True, exist_ok=True)
             (old / path).write_bytes(content)
             before = kernel_doc_says(path, old)
-        return new_lines(before, kernel_doc_says(path, TREE))
+        return new_lines(before, kernel_doc_says(path, READ))
 
     found = sum(each(findings, files), [])
     if found:
@@ -35,7 +35,7 @@ def kernel_doc():
 
 def kernel_doc_says(path, folder):
     done = output(
-        [sys.executable, TREE / 'scripts/kernel-doc', '-none', '-Wall', path],
+        [sys.executable, READ / 'scripts/kernel-doc', '-none', '-Wall', path],
         cwd=folder,
         check=False,
     )
@@ -47,19 +47,19 @@ def kernel_doc_says(path, folder):
 def doc_says(commit, pages):
     """What docutils and the kernel's own checkers of references and of ABI descriptions say of
     these files."""
-    checkout(commit)
+    checkout(commit, READ)
     said = []
     # what Sphinx and the kernel's extensions add is not known to docutils
     unknown = r'Unknown (directive type|interpreted text role)|No (directive|role) entry'
     for path in pages:
         if path.endswith('.rst'):
-            done = output(['rst2pseudoxml', '--report=2', '--halt=5', path], cwd=TREE, check=False)
+            done = output(['rst2pseudoxml', '--report=2', '--halt=5', path], cwd=READ, check=False)
             said += [
                 line
                 for line in done.stderr.splitlines()
                 if re.match(r'\S+:\d*:? \(', line) and not re.search(unknown, line)
             ]
-    references = output(['perl', 'tools/docs/documentation-file-ref-check'], cwd=TREE, check=False)
+    references = output(['perl', 'tools/docs/documentation-file-ref-check'], cwd=READ, check=False)
     said += [
         f'{line} does not exist'
         for line in (references.stdout + references.stderr).splitlines()
@@ -70,7 +70,7 @@ def doc_says(commit, pages):
     }:
         found = output(
             [sys.executable, 'tools/docs/get_abi.py', '--dir', folder, 'validate'],
-            cwd=TREE,
+            cwd=READ,
             check=False,
         )
         said += [

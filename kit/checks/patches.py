@@ -3,8 +3,8 @@
 import shutil
 
 from kit import checkpatch
-from kit.checks.common import (TREE, WORK, Failed, Skipped, checkout, each, need_patches, new_lines,
-                               series)
+from kit.checks.common import (READ, WORK, Failed, Skipped, checkout, each, need_patches,
+                               new_lines, series)
 from kit.checks.files import need, own_files, text_of
 from kit.common import TOP, output
 from kit.git import git
@@ -51,10 +51,10 @@ def checkpatched():
     """checkpatch --strict: 0 errors, 0 warnings, 0 checks; the sign-off is added by whoever mails,
     `binding` looks after new files."""
     need_patches()
-    checkout(series().last)
+    checkout(series().last, READ)
 
     def findings(path):
-        return checkpatch.findings(path, TREE, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')
+        return checkpatch.findings(path, READ, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')
 
     bad = sum(each(findings, series().patches), [])
     if bad:
@@ -99,7 +99,7 @@ def maintainers():
     need_patches()
     if 'MAINTAINERS' not in series().files:
         raise Skipped('MAINTAINERS is not touched')
-    checkout(series().last)
+    checkout(series().last, READ)
     base, mine = (base_file('MAINTAINERS', commit).decode() for commit in ('base', series().last))
     before = set(base.split('\n\n'))
     # of upstream's own sections the patterns are upstream's, and to test them all takes minutes
@@ -107,7 +107,7 @@ def maintainers():
     found = self_test('patterns', sections) + new_lines(
         self_test('sections', base), self_test('sections', mine)
     )
-    git('checkout', '-q', '--', 'MAINTAINERS', cwd=TREE)
+    git('checkout', '-q', '--', 'MAINTAINERS', cwd=READ)
     if found:
         raise Failed('\n'.join(found))
 
@@ -115,9 +115,9 @@ def maintainers():
 def self_test(kind, text):
     """get_maintainer's findings in a MAINTAINERS of this text; it allows no other option, so the
     file is put in place."""
-    (TREE / 'MAINTAINERS').write_text(f'{text.rstrip()}\n')
+    (READ / 'MAINTAINERS').write_text(f'{text.rstrip()}\n')
     done = output(
-        ['perl', 'scripts/get_maintainer.pl', f'--self-test={kind}'], cwd=TREE, check=False
+        ['perl', 'scripts/get_maintainer.pl', f'--self-test={kind}'], cwd=READ, check=False
     )
     return (done.stdout + done.stderr).splitlines()
 
@@ -126,7 +126,7 @@ def binding():
     """Every new file belongs to a section of MAINTAINERS other than THE REST."""
     if not series().new:
         raise Skipped('no new files')
-    checkout(series().last)
+    checkout(series().last, READ)
 
     def bound(path):
         text = output(
@@ -141,7 +141,7 @@ def binding():
                 '-f',
                 path,
             ],
-            cwd=TREE,
+            cwd=READ,
         )
         return {part.strip().splitlines()[0] for part in text.split('\n\n') if part.strip()} - {
             'THE REST'

@@ -5,7 +5,7 @@ import re
 from kit import topics
 from kit.common import GUEST, die, load_machine, say, shown, step
 from kit.git import git
-from kit.trees import make, out, source
+from kit.trees import make, out, source, stamp_of, state
 
 CONFIGS = GUEST / 'config'
 FLAVOURS = ('plain', 'debug', 'trace')    # +NAME adds the architecture's fragment ARCH+NAME
@@ -70,11 +70,21 @@ def generate(machine, folder, src, symbols, *more):
             if final.get(symbol, 'n') != value}
 
 
+def inputs(machine, src, asked):
+    """A digest of what a .config is made from: Kconfig files, what is asked for, the compiler."""
+    kconfig = '*Kconfig*', 'scripts/kconfig', 'Makefile', 'arch/*/Makefile'
+    return stamp_of(machine, git('ls-files', '-s', '--', *kconfig, cwd=src), state(src, *kconfig),
+                    asked)
+
+
 def configure(arch, flavour, tree):
     """Writes .config; every requested symbol is in it as requested, or this is an error."""
     machine, src, folder = load_machine(arch), source(tree), out(arch, flavour, tree)
-    requested = {}
-    for file, wanted in fragments(machine, arch, flavour, src):
+    asked, requested = fragments(machine, arch, flavour, src), {}
+    key, mark, written = inputs(machine, src, asked), folder / '.asked', folder / '.config'
+    if mark.exists() and written.exists() and mark.read_text() == key + written.read_text():
+        return
+    for file, wanted in asked:
         if file.name == 'topic.toml':
             # the base has none of them, half a series or a tree of the user's own some
             known = known_symbols(src, wanted)
@@ -88,5 +98,6 @@ def configure(arch, flavour, tree):
         why = f'is {final} (its dependencies?)' if symbol in known else 'does not exist there'
         say(f'{shown(file)}: CONFIG_{symbol}={value} was requested but {why}')
     if wrong:
-        (folder / '.config').unlink()
+        written.unlink()
         die(f'{tree} {arch} {flavour}: {len(wrong)} requested symbol(s) missing from .config')
+    mark.write_text(key + written.read_text())

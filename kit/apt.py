@@ -86,10 +86,10 @@ Acquire::Retries "1";
     return env
 
 
-def fetch_file(package, arch, members, path):
-    """One file out of a package of another architecture, as path."""
+def fetch(package, arch, instead=''):
+    """A package of another architecture, unpacked: the folder with its files, anew each time."""
     name = f'{package}-{arch}'
-    env = private(name, [suite()], arch)
+    env = private(name, [suite()], arch, instead)
     work = BUILD / 'apt' / name / 'files'
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -101,9 +101,15 @@ def fetch_file(package, arch, members, path):
         timeout=300,
     )
     step(None, ['dpkg-deb', '-x', next(work.glob('*.deb')), work / 'root'], log=work / 'log')
+    return work / 'root'
+
+
+def fetch_file(package, arch, members, path):
+    """One file out of a package of another architecture, as path."""
+    files = fetch(package, arch)
     for member in members:
-        if (work / 'root' / member).is_file():
+        if (files / member).is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
-            (work / 'root' / member).replace(path)
+            (files / member).replace(path)
             return
     die(f'{package} ({arch}) has none of {" ".join(members)}')

@@ -12,7 +12,7 @@ from kit.qemu import NEEDED, found_version, host_is
 GIT = {'git': 'git', 'make': 'make', 'xz-utils': 'xz', 'perl': 'perl'}
 BUILD = {**GIT, 'gcc': 'gcc', 'libc6-dev': '', 'bc': 'bc', 'bison': 'bison', 'flex': 'flex',
          'libelf-dev': '', 'libssl-dev': '', 'rsync': 'rsync', 'busybox-static': 'busybox',
-         'ccache': 'ccache'}
+         'ccache': 'ccache', 'uuid-dev': ''}    # selftests/vfio
 TESTS = {**BUILD, 'libcap-dev': ''}    # selftests/iommu
 # git-email only recommends what git send-email does not start without
 MAIL = {**GIT, 'git-email': '', 'libmailtools-perl': ''}

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Builds selftests statically for a guest."""
-from kit import topics
-from kit.common import die, load_machine, step
+from kit import apt, topics
+from kit.common import BUILD, die, load_machine, output, step
 from kit.trees import Lock, make, root, source, source_arch, stamp_of, state
 
 BELOW = 'tools/testing/selftests'
+
+# what a suite links beside libc, and Debian's package of it
+LIBRARIES = {'vfio': ('libuuid.a', 'uuid-dev')}
 
 
 def suite_of(tree, program):
@@ -34,14 +37,33 @@ def goals_of(arch, tree, suite, folder, wanted):
     return sorted(str(folder / program) for program in wanted)
 
 
+def library_of(machine, suite):
+    """(compiler's words, linker's words) for a library that the compiler does not find by itself,
+    as a cross compiler does not: a package of the guest's architecture, unpacked below build/."""
+    if suite not in LIBRARIES:
+        return '', ''
+    (name, package), arch = LIBRARIES[suite], machine['debian_arch']
+    cross = machine['cross_compile']
+    if '/' in output([f'{cross}gcc', f'-print-file-name={name}']):
+        return '', ''
+    unpacked = BUILD / 'apt' / f'{package}-{arch}' / 'files' / 'root'
+    library = unpacked / 'usr/lib' / cross.rstrip('-') / name
+    if not library.exists():
+        apt.fetch(package, arch, f'install {package}:{arch}')
+    if not library.exists():
+        die(f'{package} ({arch}) has no {name} for selftests/{suite}')
+    return f' -isystem {unpacked}/usr/include', f' -L{library.parent}'
+
+
 def build_suite(machine, arch, tree, suite, folder, goals):
     """make in the suite's folder; headers were installed."""
     src, headers = source(tree), folder / 'headers'
     target = folder / suite
     command, env = make(machine, headers, src / BELOW / suite, *goals)
+    include, library = library_of(machine, suite)
     command = [word for word in command if not str(word).startswith('O=')]
     command += [f'OUTPUT={target}', f'KHDR_INCLUDES=-isystem {headers}/usr/include',
-                'EXTRA_CFLAGS=-static', 'LDFLAGS=-static -pthread']
+                f'EXTRA_CFLAGS=-static{include}', f'LDFLAGS=-static -pthread{library}']
     if suite == 'kvm':
         # its guests run the program's own text, where it was linked; headers are generated below
         # abs_objdir

@@ -260,11 +260,17 @@ def describe(each):
 
 
 def cover(each):
-    """What the cover letter shows: seconds of 4K pages and THP, what got worse, the locks."""
-    metric = each['metric']
-    if metric.startswith(('map_', 'prefault_bound', 'iommufd_halves')) and each['unit'] == 's':
-        return True
-    return metric.startswith('mmap_lock') and each['threads'] == 1
+    """What the cover letter shows: seconds, mostly of 4K pages, how 16 vCPUs share the work, and
+    what got worst."""
+    if each['unit'] == 's':
+        return each['metric'].startswith('map_') or each['metric'] in (
+            'unmap_4k', 'halves_4k', 'iommufd_halves_4k', 'prefault_bound_4k', 'prefault_bound_thp')
+    if each['metric'] == 'work_ratio' and each['call'] == 'unmap':
+        return each['vcpus'] == 64 and each['backing'] == 'thp'
+    if each['metric'] in ('work_ratio', 'span_speedup'):
+        return each['vcpus'] == 16 and each['backing'] == '4k' and each['state'] == 'absent' and \
+            each['call'] == 'map'
+    return each['metric'] == 'map_beyond_limit'
 
 
 def note(data):

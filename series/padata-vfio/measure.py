@@ -244,11 +244,10 @@ def describe(each):
         return [f'{WORDS.get(prefix, prefix)}, s', BACKINGS.get(backing, backing)]
     if each['metric'] in ('work_ratio', 'span_speedup'):
         what = {'work_ratio': 'all', 'span_speedup': 'busiest'}[each['metric']]
-        state = STATES[each['state']] if each['call'] == 'map' else \
-            f'unmap, mapped {STATES[each["state"]]}'
+        state = STATES[each['state']] if each['call'] == 'map' else 'unmap'
         return [f'{each["vcpus"]} vCPUs, {what}: {state}', BACKINGS[each['backing']]]
     if each['metric'] == 'map_beyond_limit':
-        return ['instructions until a map fails for its limit', BACKINGS[each['backing']]]
+        return ['map beyond the limit, instructions', BACKINGS[each['backing']]]
     if 'prefaulted' not in each:
         return [f'{each["metric"].replace("_", " ")}, {each["unit"]}', each.get('backing', '')]
     state = 'prefaulted' if each['prefaulted'] else 'not'

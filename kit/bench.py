@@ -3,7 +3,7 @@
 import os
 
 from kit import measure, plot, table, topics
-from kit.common import die
+from kit.common import BUILD, die
 
 
 def number(name):
@@ -16,12 +16,15 @@ def number(name):
 def main():
     topic = os.environ.get('TOPIC') or next(iter(topics.measured()), '') or \
         die('no topic has a measure.py')
+    journal = measure.Journal(BUILD / 'bench' / f'{topic}.jsonl')
+    measure.JOURNALS[:] = [journal]
     rows, accelerator = topics.benchmark(topic).measure(**number('RUNS'), **number('ROUNDS'))
     given = [f'{name}={os.environ[name]}' for name in ('RUNS', 'ROUNDS', 'FULL')
              if os.environ.get(name)]
     data = measure.record(topic, ' '.join(['make bench', f'TOPIC={topic}', *given]), rows,
                           accelerator)
     measure.save(data, measure.path_of(topic))
+    journal.end()
     table.write()
     print(table.text(data))
     plot.draw(topic)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Initial file systems of guests: cpio archives with the same bytes every time."""
+import threading
 from pathlib import Path
 
 from kit import apt
@@ -7,6 +8,7 @@ from kit.common import BUILD, GUEST, die, shown
 from kit.qemu import host_is
 
 HOST_BUSYBOX = Path('/bin/busybox')
+ONE_AT_A_TIME = threading.Lock()    # guests start side by side
 
 
 def entry(number, name, mode, data=b'', device=(0, 0)):
@@ -50,10 +52,15 @@ def static(path):
 
 def system(machine):
     """busybox and init; made again when either changed."""
+    with ONE_AT_A_TIME:
+        return write(BUILD / f'initrd-{machine["debian_arch"]}.cpio', archive(members(machine)))
+
+
+def members(machine):
     program, init = busybox(machine), GUEST / 'init'
     folders = ['bin', 'dev', 'proc', 'sys', 'tmp', 'job', 'root', 'etc', 'share']
-    members = [(name, 0o40755) for name in folders]
-    members += [
+    return [
+        *((name, 0o40755) for name in folders),
         ('dev/console', 0o20600, b'', (5, 1)),
         ('bin/busybox', 0o100755, program.read_bytes()),
         ('bin/sh', 0o120777, b'busybox'),
@@ -65,7 +72,6 @@ def system(machine):
         ),
         ('etc/group', 0o100644, b'root:x:0:\nnogroup:x:65534:\n'),
     ]
-    return write(BUILD / f'initrd-{machine["debian_arch"]}.cpio', archive(members))
 
 
 def overlay(path, files):

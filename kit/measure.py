@@ -13,10 +13,12 @@ What is particular to a topic is in its measure.py:
     note(record)              what to know below the table
     plot(record, pyplot)      a figure
 """
+import hashlib
 import json
 import re
 import statistics
 import time
+from pathlib import Path
 
 from kit import guest, selftests, topics
 from kit.common import SERIES, die, say, shown
@@ -26,8 +28,48 @@ LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
 TREES = ('base', 'patched')
 
 
+class Journal:
+    """The boots of a `make bench` that has not ended: the next one goes on after them."""
+
+    def __init__(self, path):
+        self.path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.boots = {tuple(key): figures for key, figures in map(json.loads, lines)}
+
+    def add(self, key, figures):
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, 'a', encoding='ascii') as file:
+            file.write(json.dumps([key, figures]) + '\n')
+
+    def end(self):
+        self.path.unlink(missing_ok=True)
+
+
+JOURNALS = []    # that of `make bench`; none while `make run` measures
+
+
+def digest(*files):
+    whole = hashlib.sha256()
+    for file in files:
+        whole.update(Path(file).read_bytes())
+    return whole.hexdigest()
+
+
 def figures_of(arch, image, job, files, options, what):
     """({metric: [numbers]}, accelerator) of one boot, from the job's lines `METRIC NUMBER`."""
+    if not JOURNALS:
+        return boot(arch, image, job, files, options, what)
+    key = what, repr(options), job, digest(image, *files)
+    figures = JOURNALS[0].boots.get(key)
+    if figures:
+        say(f'{what}: measured already, by the make bench that did not end')
+        return figures
+    figures = boot(arch, image, job, files, options, what)
+    JOURNALS[0].add(key, figures)
+    return figures
+
+
+def boot(arch, image, job, files, options, what):
     figures = {}
 
     def on_line(text):

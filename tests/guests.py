@@ -15,7 +15,7 @@ from unittest import mock
 
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
-from kit import boots, checks, console, guest, qemu, report, table, test    # noqa: E402
+from kit import boots, checks, console, guest, measure, qemu, report, table, test    # noqa: E402
 from kit.common import LINUX, TERMINATED, die, load_machine    # noqa: E402
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
@@ -50,6 +50,30 @@ class Merging(unittest.TestCase):
         for wrong in (boot([], cpu=1), boot([{'kunit': 'a', 'skip': []}]), boot([{}])):
             with self.assertRaises(SystemExit):
                 boots.merged([('x', wrong)])
+
+
+class Bench(unittest.TestCase):
+    def test_the_next_one_goes_on_where_the_last_was_interrupted(self):
+        booted = []
+
+        def boot(*given):
+            booted.append(given[-1])
+            return {'x': [1.0]}, 'tcg'
+
+        self.addCleanup(measure.JOURNALS.clear)
+        with tempfile.TemporaryDirectory() as folder, mock.patch('kit.measure.boot', boot):
+            image = Path(folder) / 'image'
+            image.write_text('one')
+            for whats in (['first'], ['first', 'second']):
+                measure.JOURNALS[:] = [measure.Journal(Path(folder) / 'journal')]
+                for what in whats:
+                    figures, accelerator = measure.figures_of('x86_64', image, 'job', [],
+                                                              qemu.Options(), what)
+                    self.assertEqual((figures, accelerator), ({'x': [1.0]}, 'tcg'))
+            self.assertEqual(booted, ['first', 'second'])
+            image.write_text('other')
+            measure.figures_of('x86_64', image, 'job', [], qemu.Options(), 'second')
+            self.assertEqual(booted, ['first', 'second', 'second'])
 
 
 class Order(unittest.TestCase):

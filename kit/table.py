@@ -48,7 +48,7 @@ def cells(data, cover=False):
         line = [*topic.describe(row), number(row['base'], row['unit']),
                 number(row['patched'], row['unit']), ratio(row['ratio'])]
         if not cover:
-            several = row.get('runs', 1) > 1
+            several = row.get('runs', 1) > 1 and row['min'] is not None
             line.append(f'{ratio(row["min"])}–{ratio(row["max"])}' if several else '')
         lines.append(line)
     return head, lines

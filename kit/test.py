@@ -19,8 +19,8 @@ def there(test):
     """Has the tree the test? One of the user's own may lack what the series adds."""
     if 'program' in test:
         return selftests.has('patched', test['program'])
-    return not git('grep', '-qF', f'"{test["kunit"]}"', '--', '*.c', cwd=source('patched'),
-                   check=False).returncode
+    return not git('grep', '-qF', f'"{test["kunit"]}"', '--', '*.[ch]',
+                   cwd=source('patched'), check=False).returncode
 
 
 def plan():

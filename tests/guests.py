@@ -64,9 +64,9 @@ class Bench(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, mock.patch('kit.measure.boot', boot):
             image = Path(folder) / 'image'
             image.write_text('one')
-            for whats in (['first'], ['first', 'second']):
+            for names in (['first'], ['first', 'second']):
                 measure.JOURNALS[:] = [measure.Journal(Path(folder) / 'journal')]
-                for what in whats:
+                for what in names:
                     figures, accelerator = measure.figures_of('x86_64', image, 'job', [],
                                                               qemu.Options(), what)
                     self.assertEqual((figures, accelerator), ({'x': [1.0]}, 'tcg'))

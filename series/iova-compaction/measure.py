@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measures iova-compaction: module/iova_bench.c in base and patched kernels, in turn, in guests
-whose
-time is the number of instructions executed. A run gives the same figures whenever and wherever it
-is done."""
+whose time is the number of instructions executed. A run gives the same figures whenever and
+wherever it is done."""
 import re
 import shutil
 from pathlib import Path
@@ -11,27 +10,37 @@ from kit import build, guest, trees
 from kit.common import BUILD, die, load_machine, say, shown, step
 from kit.qemu import Options
 
-CPUS = (2, 16, 64)
 # An instruction takes 1 << SHIFT ns of guest time. A CPU that waits in a loop lets all others have
-# a look first: 100 ms of that at
-# boot take minutes with 64 CPUs, unless instructions take longer. The module gives times as if each
-# took 1 ns.
+# a look first: 100 ms of that at boot take minutes with 64 CPUs, unless instructions take longer.
+# The module gives times as if each took 1 ns.
 SHIFT = {64: 3}
-# Loops of that kind which can do without: calibrating delays, waiting for each CPU that starts. 1
-# GHz, HZ=250.
+# Loops of that kind which can do without: calibrating delays, waiting for each CPU that starts.
+# 1 GHz, HZ=250.
 APPEND = 'slab_nomerge lpj=4000000 cpu_init_udelay=0'
 SOURCE = Path(__file__).parent / 'module'
 LINE = re.compile(r'(\w+)((?: -?\d+)+)$')
-LABELS = {    # metric: words; `after` is after the burst
-    'idle_ranges_after_2s': 'idle ranges, 2 s after',
-    'idle_ranges_over_time': 'idle ranges',
-    'idle_magazines_after_2s': 'idle magazines, 2 s after',
-    'uncached_alloc_ns_after': 'miss, 2 s after, ns',
+BURSTS = 'burst', 'running', 'pass'
+RETURNS = 'return', 'return flush_queue=1'
+JOBS = {    # by CPUs
+    1: ('steady', 'irqsoff'),
+    2: (*BURSTS, 'hits', 'shift'),
+    16: (*BURSTS, 'hits', 'shift', 'full', *RETURNS),
+    64: (*BURSTS, *RETURNS),
+}
+INTERVAL = 3    # seconds from pass to pass
+LABELS = {    # metric: words; "after" is after the burst
+    'returning_burst': 'burst again',
+    'kept_after': 'kept, %',
     'shift_throughput': 'throughput / fresh domain',
-    'hit_rate_steady': 'hit rate, %',
     'steady_alloc_free_instructions': 'alloc + free, instructions',
+    'pass_instructions': 'a pass, all CPUs and sizes in use, instructions',
+    'pass_cost_share': 'passes, % of one CPU',
     'idle_wakeups_per_min': 'passes a minute, once idle',
-    'pass_instructions': 'a pass in use, instructions',
+    'spurious_failures': 'failures, full address space',
+    'hit_rate_steady': 'hit rate, %',
+    'idle_ranges': 'idle ranges',
+    'idle_magazines': 'idle magazines',
+    'uncached_alloc_ns': 'miss, ns',
     'max_irqsoff_us': 'irqs wait at most, us',
 }
 
@@ -54,22 +63,23 @@ def module(tree):
 
 
 def boot_once(tree, image, file, jobs, cpus):
-    """{name: [numbers]}, and {ms: (ranges, magazines)} of the lines that begin with `at`."""
-    figures, over_time = {}, {}
+    """{name: number}, {name: [numbers]} of lines that have several, and the accelerator."""
+    figures, series = {}, {}
 
     def on_line(text):
         found = LINE.match(text)
-        if found and found[1] == 'at':
-            ms, ranges, magazines = map(int, found[2].split())
-            over_time[ms] = ranges, magazines
-        elif found:
-            figures[found[1]] = int(found[2])
+        numbers = [int(number) for number in found[2].split()] if found else []
+        if len(numbers) > 1:
+            series.setdefault(found[1], []).append(numbers)
+        elif numbers:
+            figures[found[1]] = numbers[0]
 
     shift = SHIFT.get(cpus, 0)
     job = '#!/bin/sh\nset -e\n' + ''.join(
-        f'insmod /job/iova_bench.ko job={name} shift={shift}\nrmmod iova_bench\n' for name in jobs
+        f'insmod /job/iova_bench.ko job={name} shift={shift}\nrmmod iova_bench\n'
+        "dmesg -c | sed -n 's/.*iova_bench: //p'\n"
+        for name in jobs
     )
-    job += "dmesg | sed -n 's/.*iova_bench: //p'\n"
     options = Options(
         cpus=cpus,
         icount=True,
@@ -92,9 +102,9 @@ def boot_once(tree, image, file, jobs, cpus):
     if ended.status != guest.OK:
         say(ended.detail)
         die(f'{tree}: {ended.message}', ended.status)
-    if not figures:
+    if not (figures or series):
         die(f'{tree}: no figures in {shown(ended.folder / "results")}')
-    return figures, over_time, ended.accelerator
+    return figures, series, ended.accelerator
 
 
 def row(metric, cpus, unit, base, patched, better='lower', **more):
@@ -116,74 +126,109 @@ def row(metric, cpus, unit, base, patched, better='lower', **more):
     }
 
 
+def rows_of_bursts(cpus, base, patched):
+    """Of job=burst: `at SECONDS RANGES MAGAZINES`."""
+    rows = []
+    for (after, ranges, magazines), (_, *other) in zip(base['at'], patched['at']):
+        rows.append(row('idle_ranges', cpus, 'ranges', ranges, other[0], after_s=after))
+        if after in (10, 60):
+            rows.append(row('idle_magazines', cpus, 'magazines', magazines, other[1],
+                            after_s=after))
+    return rows
+
+
+def rows_of_returns(cpus, base, patched):
+    """Of job=return: `return[_fq] IDLE_MS INSTRUCTIONS WARM PEAK KEPT NOW`; WARM is the same burst
+    without a pause before it."""
+    rows = []
+    for name, queued in (('return', False), ('return_fq', True)):
+        for one, other in zip(base[name], patched[name]):
+            idle = one[0] / 1000
+            details = {
+                tree: dict(zip(('warm', 'peak', 'kept', 'after'), each[2:]))
+                for tree, each in (('base', one), ('patched', other))
+            }
+            rows.append(row('returning_burst', cpus, 'instructions', one[1], other[1], idle_s=idle,
+                            flush_queue=queued, details=details))
+            if not queued:
+                kept = [round(100 * each[4] / each[3], 2) for each in (one, other)]
+                rows.append(row('kept_after', cpus, '% of the peak', *kept, idle_s=idle))
+    return rows
+
+
+def rows_of_shifts(cpus, one, other):
+    """Mixed traffic after the burst, against that before it."""
+    rows = []
+    for name in one:
+        found = re.fullmatch(r'shift_ns_(new|running)_(\d+)s', name)
+        if not found:
+            continue
+        workload, after = found[1], int(found[2])
+        rates = [round(each[f'shift_ns_{workload}_fresh'] / each[name], 4)
+                 for each in (one, other)]
+        details = {
+            tree: {what: each[f'shift_{what}_{workload}_{after}s'] for what in ('ns', 'misses')}
+            for tree, each in (('base', one), ('patched', other))
+        }
+        rows.append(row('shift_throughput', cpus, 'of a fresh domain', *rates, better='higher',
+                        workload=workload, after_s=after, details=details))
+    return rows
+
+
 def rows_of(cpus, base, patched):
     """base, patched: what boot_once() gave for that many CPUs."""
     one, other, rows = base[0], patched[0], []
     if cpus == 1:
         name = 'steady_alloc_free_instructions'
-        rows.append(
-            row(name, 1, 'instructions', one[f'{name}_x1000'] / 1000, other[f'{name}_x1000'] / 1000)
-        )
-        late = [
-            max(value for name, value in each.items() if name.startswith('irqsoff_ns')) / 1000
-            for each in (one, other)
-        ]
-        return rows + [row('max_irqsoff_us', 1, 'us', *late)]
-    for name, unit in (
-        ('idle_ranges_after_2s', 'ranges'),
-        ('idle_magazines_after_2s', 'magazines'),
-    ):
-        rows.append(row(name, cpus, unit, one[name], other[name]))
-    name = 'uncached_alloc_ns_after'
+        rows.append(row(name, 1, 'instructions', one[f'{name}_x1000'] / 1000,
+                        other[f'{name}_x1000'] / 1000))
+        for name in one:
+            if name.startswith('irqsoff_ns_'):
+                late = [each[name] / 1000 for each in (one, other)]
+                rows.append(row('max_irqsoff_us', 1, 'us', *late,
+                                during=name.removeprefix('irqsoff_ns_')))
+        return rows
+    rows += rows_of_bursts(cpus, base[1], patched[1])
     before = {
         tree: each['uncached_alloc_ns_before'] for tree, each in (('base', one), ('patched', other))
     }
-    rows.append(row(name, cpus, 'ns', one[name], other[name], before=before))
-    rows.append(
-        row(
-            'idle_wakeups_per_min',
-            cpus,
-            'passes',
-            one['idle_wakeups_per_min'],
-            other['idle_wakeups_per_min'],
-        )
-    )
-    name = 'pass_instructions'
-    rows.append(row(name, cpus, 'instructions', one[name], other[name]))
-    for workload, when in (('new', 'after'), ('running', 'later')):
-        rates = [
-            round(each[f'shift_ns_{workload}_fresh'] / each[f'shift_ns_{workload}_{when}'], 4)
-            for each in (one, other)
-        ]
-        details = {
-            tree: {
-                name.removeprefix('shift_'): value
-                for name, value in each.items()
-                if name.startswith('shift_') and workload in name
-            }
-            for tree, each in (('base', one), ('patched', other))
-        }
-        rows.append(
-            row(
-                'shift_throughput',
-                cpus,
-                'of a fresh domain',
-                *rates,
-                better='higher',
-                workload=workload,
-                details=details,
-            )
-        )
+    for after in (10, 60):
+        name = f'uncached_alloc_ns_{after}'
+        rows.append(row('uncached_alloc_ns', cpus, 'ns', one[name], other[name], after_s=after,
+                        before=before))
+    for name, unit in (
+        ('idle_wakeups_per_min', 'passes'),
+        ('pass_instructions', 'instructions'),
+        ('spurious_failures', 'allocations'),
+    ):
+        if name in one:
+            rows.append(row(name, cpus, unit, one[name], other[name]))
+    rows += rows_of_shifts(cpus, one, other)
     for name in one:
         if name.startswith('hit_rate_'):
             rates = [each[name] / 1000 for each in (one, other)]
             depth = name.removeprefix('hit_rate_').removesuffix('_x1000')
             rows.append(row('hit_rate_steady', cpus, '%', *rates, better='higher', depth=depth))
-    rows += [
-        row('idle_ranges_over_time', cpus, 'ranges', base[1][ms][0], patched[1][ms][0], ms=ms)
-        for ms in base[1]
+    return rows + (rows_of_returns(cpus, base[1], patched[1]) if 'return' in base[1] else [])
+
+
+def rows_of_passes(rows):
+    """What passes take of a CPU; 512 CPUs are on the straight line through the fewest and the
+    most CPUs measured."""
+    points = {
+        each['cpus']: each['patched'] for each in rows if each['metric'] == 'pass_instructions'
+    }
+    few, many = min(points), max(points)
+    slope = (points[many] - points[few]) / (many - few)
+
+    def share(cpus, domains):
+        instructions = points.get(cpus, points[few] + slope * (cpus - few))
+        return round(100 * domains * instructions / (INTERVAL * 1e9), 5)
+
+    return [
+        row('pass_cost_share', cpus, '% of one CPU', 0, share(cpus, domains), domains=domains)
+        for cpus, domains in [*((cpus, 1) for cpus in points), (512, 100)]
     ]
-    return rows
 
 
 def measure(runs=1, rounds=1):
@@ -192,13 +237,12 @@ def measure(runs=1, rounds=1):
     images = {tree: build.build('x86_64', 'trace', tree) for tree in trees}
     modules = {tree: module(tree) for tree in trees}
     rows, accelerator = [], ''
-    for cpus in (1, *CPUS):
-        jobs = ('steady', 'irqsoff') if cpus == 1 else ('burst', 'hits', 'shift', 'running')
+    for cpus, jobs in JOBS.items():
         got = {}
         for tree in trees:
             *got[tree], accelerator = boot_once(tree, images[tree], modules[tree], jobs, cpus)
         rows += rows_of(cpus, got['base'], got['patched'])
-    return rows, accelerator
+    return rows + rows_of_passes(rows), accelerator
 
 
 HEAD = ['what', 'CPUs']
@@ -206,31 +250,44 @@ HEAD = ['what', 'CPUs']
 
 def describe(each):
     """The cells that say what a row is."""
-    what = LABELS.get(each['metric'], each['metric'].replace('_', ' '))
+    what = LABELS[each['metric']]
+    if 'during' in each:
+        what += f', {each["during"].replace("_", " ")}'
     if 'depth' in each:
         what += f', {each["depth"].replace("_", " ")} at a time'
-    if 'ms' in each:
-        what += f', {each["ms"] / 1000:g} s after the burst'
+    after = each.get('idle_s', each.get('after_s'))
+    if after is not None:
+        what += f', {after:g} s after'
     if 'before' in each:
         what += f' (before: {each["before"]["patched"]:,})'
+    if each.get('flush_queue'):
+        what += ', flush queue'
+    if 'domains' in each:
+        what += f', {each["domains"]} domain' + 's' * (each['domains'] > 1)
     if each.get('workload') == 'running':
         what = what.replace('fresh domain', 'run before')
     return [what, str(each['cpus'])]
 
 
 def cover(each):
-    """What got worse, and the field report's figures: idle ranges, misses, throughput."""
-    many = each['cpus'] in (16, 64)
-    if each['metric'] in ('idle_ranges_after_2s', 'uncached_alloc_ns_after', 'pass_instructions'):
-        return many
+    """What got worst, and what the letter answers with."""
+    many = each['cpus'] == 64
+    if each['metric'] in ('returning_burst', 'kept_after'):
+        return many and not each.get('flush_queue') and each['idle_s'] in (5, 10, 60)
     if each['metric'] == 'shift_throughput':
-        return each['workload'] == 'running' or each['cpus'] == 16
-    return each['metric'] in ('steady_alloc_free_instructions', 'max_irqsoff_us') \
-        or each['metric'] == 'shift_throughput' and each['base'] > each['patched']
+        return many and each['workload'] == 'running' and each['after_s'] in (10, 60)
+    if each['metric'] in ('uncached_alloc_ns', 'idle_ranges'):
+        return many and each['after_s'] == 60
+    if each['metric'] == 'pass_cost_share':
+        return each['cpus'] == 512
+    if each['metric'] == 'max_irqsoff_us':
+        return each['during'] == 'flush'
+    return each['metric'] == 'steady_alloc_free_instructions' \
+        or each['metric'] == 'spurious_failures'
 
 
 def note(data):
-    many = max(each['cpus'] for each in data['rows'])
+    many = max(each['cpus'] for each in data['rows'] if each['metric'] == 'idle_ranges')
     longer = (
         f'; with {many} CPUs one in {1 << SHIFT[many]} ns, and times are divided by that'
         if many in SHIFT
@@ -239,35 +296,43 @@ def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}, time = instructions executed '
         f'(-icount{longer}): figures repeat. The burst: every CPU '
-        f'in turn allocates and frees 1,024 ranges of each of six sizes. `{data["command"]}`'
+        f'in turn allocates and frees 1,024 ranges of each of six sizes. Burst again, and kept: '
+        f'all CPUs at the same time allocate 256 of each size and free them; the instructions are '
+        f'those of all CPUs, waiting included. `{data["command"]}`'
     )
 
 
 def plot(data, plt):
-    figure, axes = plt.subplots(figsize=(7, 3.6))
-    colours = {2: '#ccbb44', 16: '#4477aa', 64: '#aa3377'}
-    for cpus in sorted({each['cpus'] for each in data['rows'] if 'ms' in each}, reverse=True):
-        points = [
-            each
-            for each in data['rows']
-            if each['metric'] == 'idle_ranges_over_time' and each['cpus'] == cpus
-        ]
-        for tree, style in (('base', '--'), ('patched', '-')):
-            axes.plot(
-                [each['ms'] / 1000 for each in points],
-                [each[tree] for each in points],
-                style,
-                color=colours[cpus],
-                label=f'{cpus} CPUs, {tree}',
-            )
-    axes.set_yscale('symlog', linthresh=100)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel('seconds since the burst')
-    axes.set_ylabel('idle IOVA ranges')
-    axes.set_title(
-        f'{data["topic"]}: cached ranges that nobody uses ({data["base"]}, {data["accelerator"]}, '
-        f'-icount)'
+    """What a burst leaves, and what it takes when it returns, over the time between."""
+    figure, (upper, lower) = plt.subplots(2, 1, figsize=(7, 6), sharex=True)
+    for cpus, colour in ((16, '#4477aa'), (64, '#aa3377')):
+        for metric, axes, scale in (('kept_after', upper, 1), ('returning_burst', lower, 1e6)):
+            points = [
+                each
+                for each in data['rows']
+                if each['metric'] == metric
+                and each['cpus'] == cpus
+                and not each.get('flush_queue')
+            ]
+            for tree, style in (('base', '--'), ('patched', '-')):
+                axes.plot(
+                    [each['idle_s'] for each in points],
+                    [each[tree] / scale for each in points],
+                    style,
+                    color=colour,
+                    label=f'{cpus} CPUs, {tree}',
+                )
+    upper.set_ylabel('kept, % of the peak')
+    upper.set_ylim(bottom=0)
+    lower.set_ylabel('million instructions')
+    lower.set_yscale('log')
+    lower.set_xscale('log')
+    lower.set_xlabel('seconds of idleness')
+    upper.set_title(
+        f'{data["topic"]}: what a burst leaves, and what it takes when it returns\n'
+        f'({data["base"]}, {data["accelerator"]}, -icount)',
+        fontsize=10,
     )
-    axes.legend(frameon=False, fontsize=8, loc=(0.76, 0.1))
+    upper.legend(frameon=False, fontsize=8)
     figure.tight_layout()
     return figure

@@ -1,216 +1,170 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures powerpc-lockless-walk: IPIs per collapse of a huge page, instructions of walks, text of
-gup_fast elsewhere."""
-import re
+"""Measures powerpc-lockless-walk: whom the collapse of a huge page interrupts, and what walks and
+collapses cost in instructions."""
 import statistics
+from concurrent.futures import ThreadPoolExecutor
 
-from kit import build, config, guest, trees
-from kit.common import BUILD, die, load_machine, output, say, step
-from kit.measure import TREES, selftest
+from kit import build
+from kit.measure import TREES, figures_of, selftest
 from kit.qemu import Options
 
-MMUS = {'radix': '', 'hash': 'disable_radix'}
-CPUS = (2, 4, 8)
+FLAVOUR = 'plain'
 PROGRAM = 'lockless_walk_perf'
+CPUS = (2, 4, 8)
 TIMES = 10                       # collapses of each kind in a boot
-LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
+MACHINES = {                     # (architecture, MMU): words for the kernel's command line
+    ('powerpc', 'radix'): '',
+    ('powerpc', 'hash'): 'disable_radix',
+    ('arm64', ''): '',
+    ('x86_64', ''): '',
+}
+INSTRUCTIONS = {                 # the program's word: fields of its row
+    'gup_fast_1page_small': {'state': 'steady', 'memory': 'small pages'},
+    'gup_fast_1page_thp': {'state': 'steady', 'memory': 'huge page'},
+    'gup_fast_1page_collapsing': {'state': 'collapsing', 'memory': 'small pages'},
+    'futex_shared': {},
+    'hash_fault': {},
+}
 
 
-def boot(tree, image, program, mmu, arguments, what, **options):
-    """({metric: value}, accelerator) of one boot."""
-    figures = {}
-
-    def on_line(text):
-        found = LINE.match(text)
-        if found:
-            figures[found[1]] = float(found[2])
-
-    ended = guest.run_guest(
-        'powerpc',
-        image,
-        f'#!/bin/sh\n{PROGRAM} {arguments}\n',
-        [program],
-        Options(append=MMUS[mmu], **options),
-        name=f'bench-{tree}',
-        what=what,
-        on_line=on_line,
-    )
-    if ended.status != guest.OK:
-        say(ended.detail)
-        die(f'{tree}: {ended.message}', ended.status)
-    return figures, ended.accelerator
+def command_lines(cpus, words):
+    """Half of the CPUs are in nohz_full; with two there is none left to spin outside of it."""
+    if cpus == 2:
+        return [words, f'{words} nohz_full=1']
+    return [f'{words} nohz_full={cpus // 2}-{cpus - 1}']
 
 
-def row(metric, values, unit, digits, **fields):
-    """values: {tree: figures of the boots}; a ratio by zero is None."""
+def row(values, unit, digits, better='lower', **fields):
+    """values: {tree: a figure per boot}; min and max are ratios of one boot of each kernel."""
     base, patched = (round(statistics.median(values[tree]), digits) for tree in TREES)
-    ratios = [
-        round(one / other, 4) for one, other in zip(values['base'], values['patched']) if other
-    ]
-    return {
-        'metric': metric,
-        **fields,
-        'unit': unit,
-        'better': 'lower',
-        'base': base,
-        'patched': patched,
-        'ratio': round(base / patched, 4) if patched else None,
-        'runs': len(values['patched']),
-        'min': min(ratios, default=None),
-        'max': max(ratios, default=None),
-    }
+    pairs = list(zip(values['base'], values['patched']))
+    if better == 'higher':
+        pairs = [(after, before) for before, after in pairs]
+    ratios = [round(one / other, 4) for one, other in pairs if other]
+    one, other = (base, patched) if better == 'lower' else (patched, base)
+    return {**fields, 'unit': unit, 'better': better, 'base': base, 'patched': patched,
+            'ratio': round(one / other, 4) if other else None, 'runs': len(pairs),
+            'min': min(ratios, default=None), 'max': max(ratios, default=None)}
 
 
-def ipis(images, program, runs):
-    found = []
-    for mmu in MMUS:
-        for cpus in CPUS:
-            seen = {tree: [] for tree in TREES}
-            for number in range(1, runs + 1):
-                for tree, image in images.items():
-                    what = f'{mmu}, {cpus} CPUs, run {number} of {runs}, {tree}'
-                    seen[tree].append(
-                        boot(tree, image, program, mmu, f'ipis {TIMES}', what, cpus=cpus)[0]
-                    )
-            for name in seen['patched'][0]:
-                metric, _, neighbours = name.rpartition('_')
-                values = {tree: [each[name] for each in seen[tree]] for tree in TREES}
-                unit, digits = ('us', 1) if metric.startswith('collapse_us') else ('IPIs', 2)
-                found.append(
-                    row(metric, values, unit, digits, mmu=mmu, cpus=cpus, neighbours=neighbours)
-                )
-    # the shorter reading order: what counts first
-    return sorted(found, key=lambda each: each['unit'] != 'IPIs')
+def boot_both(arch, images, job, file, options, what):
+    """{tree: figures} and the accelerator. What is counted does not depend on the host's time, so
+    the two kernels run side by side."""
+    def boot(tree):
+        return figures_of(arch, images[tree], f'#!/bin/sh\n{PROGRAM} {job}\n', [file], options,
+                          f'{what}, {tree}')
+
+    with ThreadPoolExecutor(len(TREES)) as pool:
+        ended = dict(zip(TREES, pool.map(boot, TREES)))
+    return {tree: figures for tree, (figures, _) in ended.items()}, ended['base'][1]
 
 
-def instructions(images, program, rounds):
-    found, accelerator = [], ''
-    for mmu in MMUS:
-        seen = {}
-        for tree, image in images.items():
-            seen[tree], accelerator = boot(
-                tree,
-                image,
-                program,
-                mmu,
-                f'time {rounds}',
-                f'{mmu}, instructions, {tree}',
-                icount=True,
-            )
-        for name in seen['patched']:
-            metric, memory = (
-                (name[:-6], 'small')
-                if name.endswith('_small')
-                else (name[:-4], 'thp')
-                if name.endswith('_thp')
-                else (name, '')
-            )
-            values = {tree: [seen[tree][name]] for tree in TREES}
-            fields = {'mmu': mmu, **({'memory': memory} if memory else {})}
-            found.append(row(f'{metric}_instructions', values, 'instructions', 1, **fields))
-    return found, accelerator
-
-
-def text(arch, tree):
-    """The machine code of mm/gup.c with its relocations."""
-    machine, src, folder = load_machine(arch), trees.source(tree), trees.out(arch, 'plain', tree)
-    with trees.Lock(folder):
-        config.configure(arch, 'plain', tree)
-        command, env = trees.make(machine, folder, src, 'mm/gup.o')
-        step(
-            f'mm/gup.o, {tree} {arch}',
-            command,
-            log=BUILD / 'log' / f'gup-{arch}-{tree}.log',
-            env=env,
-        )
-        return output(
-            [f'{machine["cross_compile"]}objdump', '-d', '-r', '-j', '.text', folder / 'mm/gup.o']
-        ).split('\n', 3)[3]
-
-
-def identical():
-    found = []
-    for arch in ('x86_64', 'arm64'):
-        same = text(arch, 'base') == text(arch, 'patched')
-        found.append(
-            {
-                'metric': 'gup_fast_text',
-                'arch': arch,
-                'unit': 'text',
-                'better': 'lower',
-                'identical': same,
-                'base': 'as it is',
-                'patched': 'identical' if same else 'differs',
-                'ratio': None,
-            }
-        )
+def ipis(machine, images, file, runs):
+    (arch, mmu), found = machine, []
+    for cpus in CPUS:
+        seen, where = {}, ' '.join(filter(None, machine))
+        for run in range(1, runs + 1):
+            for append in command_lines(cpus, MACHINES[machine]):
+                options = Options(append=append, devices=[], cpus=cpus)
+                both, _ = boot_both(arch, images, f'ipis {TIMES}', file, options,
+                                    f'{where}, {cpus} CPUs, run {run} of {runs}')
+                for name in both['base']:
+                    values = seen.setdefault(name, {tree: [] for tree in TREES})
+                    for tree in TREES:
+                        values[tree] += both[tree][name]
+        for name, values in seen.items():
+            found.append(row(values, 'IPIs', 2, metric='ipis_per_collapse', arch=arch, mmu=mmu,
+                             cpus=cpus, neighbours=name.removeprefix('ipis_per_collapse_')))
     return found
 
 
+def instructions(machine, images, file, rounds):
+    arch, mmu = machine
+    options = Options(append=MACHINES[machine], devices=[], icount=True)
+    seen, accelerator = boot_both(arch, images, f'time {rounds}', file, options,
+                                  f'{" ".join(filter(None, machine))}, instructions')
+    found = []
+    for name, fields in INSTRUCTIONS.items():
+        if name in seen['base']:
+            metric = f'{name[:14]}_instructions' if name.startswith('gup') \
+                else f'{name}_instructions'
+            found.append(row({tree: seen[tree][name] for tree in TREES}, 'instructions', 1,
+                             metric=metric, arch=arch, mmu=mmu, **fields))
+    rates = {tree: [1e9 / seen[tree]['collapse'][0]] for tree in TREES}
+    found.append(row(rates, 'collapses in 10^9 instructions', 1, better='higher',
+                     metric='collapse_throughput', arch=arch, mmu=mmu))
+    return found, accelerator
+
+
 # instructions: the minimum of the rounds repeats, with three it may be one more
-def measure(runs=1, rounds=20):
+def measure(runs=5, rounds=20):
     """(rows, accelerator)"""
-    images = {tree: build.build('powerpc', 'plain', tree) for tree in TREES}
-    program = selftest('powerpc', f'powerpc/mm/{PROGRAM}')
-    counted = ipis(images, program, runs)
-    timed, accelerator = instructions(images, program, rounds)
-    return counted + timed + identical(), accelerator
+    counted, timed, accelerator = [], [], ''
+    for machine in MACHINES:
+        arch = machine[0]
+        images = {tree: build.build(arch, FLAVOUR, tree) for tree in TREES}
+        file = selftest(arch, f'mm/{PROGRAM}')
+        more, accelerator = instructions(machine, images, file, rounds)
+        timed += more
+        counted += ipis(machine, images, file, runs)
+    return counted + timed, accelerator
 
 
-HEAD = ['what', 'MMU', 'CPUs', 'others']
+HEAD = ['what', 'on', 'CPUs', 'others']
 
 
 def describe(each):
     """The cells that say what a row is."""
-    if 'identical' in each:
-        return ['text of mm/gup.o', each['arch'], '', '']
     what = each['metric'].replace('_instructions', ', instructions').replace('_', ' ')
-    what = what.replace('ipis per collapse', 'IPIs,').replace('collapse us', 'time, us,')
-    return [what, each['mmu'], str(each.get('cpus', 1)),
-            each.get('neighbours') or each.get('memory', '')]
+    what = what.replace('ipis per collapse', 'IPIs a collapse').replace(' fast 1page', '')
+    on = ' '.join(filter(None, (each['arch'], each['mmu'])))
+    state = [each.get('neighbours'), each.get('memory')]
+    if each.get('state') == 'collapsing':
+        state.append('collapsing')
+    return [what, on, str(each.get('cpus', 1)), ', '.join(filter(None, state))]
 
 
 def cover(each):
-    """IPIs of anonymous memory with many CPUs, and what got worse: the walks."""
-    if each['unit'] == 'instructions':
-        return each.get('memory') != 'thp'
-    worst = each['metric'] == 'ipis_per_collapse_shmem' and each['base'] < each['patched']
-    return worst or each['metric'] == 'ipis_per_collapse_anon' and each['cpus'] == 8
+    """IPIs with many CPUs, the row that got worst, and what a walk pays."""
+    if (each.get('mmu'), each.get('cpus'), each.get('neighbours')) == ('radix', 2, 'walk'):
+        return True
+    if each['unit'] == 'IPIs':
+        return each['cpus'] == 8 and each['neighbours'] != 'nohz_full' \
+            and (each['mmu'] != 'hash' or each['neighbours'] != 'idle')
+    return each.get('state') == 'steady' and each['memory'] == 'small pages'
 
 
 def note(data):
     return (
-        f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount shift=0 for '
-        f'instructions, 64K pages, pseries; IPIs from /proc/interrupts, the median of '
-        f'{TIMES} collapses, wake-ups of kthreads included; others: what the other CPUs do (walk: '
-        f'get_user_pages_fast() all the time). `{data["command"]}`'
+        f'Base {data["base"]}, accelerator {data["accelerator"]}, with -icount shift=0 for '
+        f'instructions; powerpc: pseries, 64K pages. IPIs: those in /proc/interrupts (function '
+        f'calls; on powerpc all) while {TIMES} times anonymous memory is collapsed, the median of '
+        f'a boot, and of the boots. Others: what the other CPUs do (nohz_full: half of them in '
+        f'user space with nohz_full=, the rest idle; walk: get_user_pages_fast() all the time). '
+        f'`{data["command"]}`'
     )
 
 
 def plot(data, plt):
-    """Bars, base beside patched, of anonymous memory: a group for each number of CPUs."""
-    rows = [each for each in data['rows'] if each['metric'] == 'ipis_per_collapse_anon']
-    figure, axes = plt.subplots(1, len(MMUS), figsize=(9, 3.2), sharey=True)
-    colours = {'idle': '#4477aa', 'spin': '#228833', 'walk': '#cc3311'}
-    for panel, mmu in zip(axes, MMUS):
+    """Bars, base beside patched: a group for each number of CPUs."""
+    rows = [each for each in data['rows'] if each['unit'] == 'IPIs']
+    figure, axes = plt.subplots(1, len(MACHINES), figsize=(12, 3.2), sharey=True)
+    colours = {'idle': '#4477aa', 'nohz_full': '#aa3377', 'spin': '#228833', 'walk': '#cc3311'}
+    for panel, (arch, mmu) in zip(axes, MACHINES):
         for group, cpus in enumerate(CPUS):
             for number, (neighbours, colour) in enumerate(colours.items()):
-                found = [
-                    each
-                    for each in rows
-                    if (each['mmu'], each['cpus'], each['neighbours']) == (mmu, cpus, neighbours)
-                ]
+                found = [each for each in rows if (each['arch'], each['mmu'], each['cpus'],
+                         each['neighbours']) == (arch, mmu, cpus, neighbours)]
                 for each in found:
-                    place = group * 8 + number * 2
-                    first = group == 0
+                    place, first = group * 10 + number * 2, group == 0
                     panel.bar(place, each['base'], color=colour, alpha=0.4,
                               label=f'base, others {neighbours}' if first else None)
                     panel.bar(place + 0.85, each['patched'], color=colour,
                               label=f'patched, others {neighbours}' if first else None)
-        panel.set_xticks(
-            [group * 8 + 2.4 for group in range(len(CPUS))], [f'{cpus} CPUs' for cpus in CPUS]
-        )
-        panel.set_title(f'{mmu} MMU')
+        panel.set_xticks([group * 10 + 3.4 for group in range(len(CPUS))],
+                         [f'{cpus} CPUs' for cpus in CPUS])
+        panel.set_title(f'{arch} {mmu}')
     axes[0].set_ylabel(f'IPIs a collapse ({data["base"]})')
-    axes[0].legend(frameon=False, fontsize=7)
+    axes[-1].legend(frameon=False, fontsize=7)
+    figure.tight_layout()
     return figure

@@ -2,7 +2,7 @@
 /*
  * Workloads on an IOVA domain of their own, the same on any v7.3 kernel:
  *
- *   insmod iova_bench.ko job=burst|steady|hits|shift|running|irqsoff
+ *   insmod iova_bench.ko job=burst|steady|hits|shift|running|irqsoff|return|pass|full
  *
  * Figures go to the kernel log, a line each: "iova_bench: NAME VALUE". In a guest
  * whose time is the number of instructions, so are the nanoseconds here; where
@@ -19,6 +19,8 @@
 #include <linux/prandom.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
+#include <linux/sort.h>
+#include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
@@ -28,7 +30,9 @@
 #define CLASSES		6
 #define MAGAZINE	127
 #define BURST		1024
+#define IN_FLIGHT	256
 #define PROBES		16
+#define REQUESTS	8000
 #define MAX_DEPTH	(160 * MAGAZINE)
 
 static char *job = "";
@@ -36,6 +40,10 @@ module_param(job, charp, 0);
 
 static unsigned int shift;
 module_param(shift, uint, 0);
+
+/* Those of job=return: what is freed is queued first, as in lazy mode */
+static bool flush_queue;
+module_param(flush_queue, bool, 0);
 
 /* For how long something takes; what has to happen at some time is another thing. */
 static u64 instructions(void)
@@ -51,8 +59,7 @@ static unsigned long pfns[MAX_DEPTH];
 static struct task_struct *finder;
 static struct kmem_cache *iova_cache, *magazine_cache;
 static atomic_long_t misses, magazines, passes;
-static atomic64_t pass_ns;
-static u64 pass_start;
+static u64 pass_start, pass_took[64];
 
 static void on_alloc(void *data, unsigned long call_site, const void *ptr,
 		     struct kmem_cache *s, gfp_t gfp_flags, int node)
@@ -79,22 +86,39 @@ static bool is_pass(void *func)
 	char name[KSYM_SYMBOL_LEN];
 
 	sprint_symbol(name, (unsigned long)func);
-	return strstr(name, "iova");
+	return strstarts(name, "iova_");
 }
 
 static void on_work_start(void *data, struct work_struct *work)
 {
-	if (!is_pass(work->func))
-		return;
-	atomic_long_inc(&passes);
-	pass_start = instructions();
+	if (is_pass(work->func))
+		pass_start = instructions();
 }
 
-/* One at a time: only one size is in use where this is looked at. */
+/* One at a time: where this is looked at, only one of the base's works is due, one for each size. */
 static void on_work_end(void *data, struct work_struct *work, void *func)
 {
 	if (is_pass(func))
-		atomic64_add(instructions() - pass_start, &pass_ns);
+		pass_took[atomic_long_inc_return(&passes) % ARRAY_SIZE(pass_took)] =
+			instructions() - pass_start;
+}
+
+static int cmp_took(const void *one, const void *other)
+{
+	u64 a = *(const u64 *)one, b = *(const u64 *)other;
+
+	return a < b ? -1 : a > b;
+}
+
+/* The median of the passes' instructions since @passes was 0, when other CPUs did nothing meanwhile */
+static u64 pass_median(void)
+{
+	long nr = min_t(long, atomic_long_read(&passes), ARRAY_SIZE(pass_took) - 1);
+
+	if (!nr)
+		return 0;
+	sort(pass_took + 1, nr, sizeof(*pass_took), cmp_took, NULL);
+	return pass_took[1 + nr / 2];
 }
 
 static struct {
@@ -189,7 +213,7 @@ static void burst(void)
 }
 
 /* Uncached IOVAs above everything else, each with a neighbour that stays */
-static struct iova *above[2 * PROBES];
+static struct iova *above[3 * PROBES];
 
 static void above_alloc(void)
 {
@@ -218,10 +242,21 @@ static u64 uncached_alloc(int first)
 	return sum / PROBES;
 }
 
+static void wait_until(u64 start, unsigned long ms)
+{
+	u64 now = ktime_get_ns(), end = start + ms * NSEC_PER_MSEC;
+
+	if (now < end)
+		msleep(div_u64(end - now, NSEC_PER_MSEC));
+	while (ktime_get_ns() < end)
+		usleep_range(100, 200);
+}
+
 static void job_burst(void)
 {
+	static const unsigned int at[] = { 0, 2, 5, 10, 15, 20, 30, 60, 120, 240, 300 };
 	/* of above[] and their neighbours; what is left of them is not the caches' */
-	unsigned long others = 2 * ARRAY_SIZE(above), kept;
+	unsigned long others = 2 * ARRAY_SIZE(above);
 	u64 start;
 
 	above_alloc();
@@ -230,23 +265,157 @@ static void job_burst(void)
 	burst();
 	start = ktime_get_ns();
 
-	for (int ms = 0; ms <= 3000; ms += 100) {
-		while (ktime_get_ns() < start + ms * NSEC_PER_MSEC)
-			usleep_range(1000, 1100);
-		kept = ranges() - others;
-		pr_info("at %d %lu %ld\n", ms, kept, atomic_long_read(&magazines));
-		if (ms == 2000) {
-			pr_info("idle_ranges_after_2s %lu\n", kept);
-			pr_info("idle_magazines_after_2s %ld\n", atomic_long_read(&magazines));
-			pr_info("uncached_alloc_ns_after %llu\n", uncached_alloc(PROBES));
+	for (int i = 0; i < ARRAY_SIZE(at); i++) {
+		wait_until(start, at[i] * MSEC_PER_SEC);
+		pr_info("at %u %lu %ld\n", at[i], ranges() - others,
+			atomic_long_read(&magazines));
+		if (at[i] == 10 || at[i] == 60) {
+			pr_info("uncached_alloc_ns_%u %llu\n", at[i],
+				uncached_alloc(at[i] == 10 ? PROBES : 2 * PROBES));
 			others -= PROBES;
+		}
+		if (at[i] == 240)
 			atomic_long_set(&passes, 0);
+	}
+	pr_info("idle_wakeups_per_min %ld\n", atomic_long_read(&passes));
+	pr_info("cpus %u\n", num_online_cpus());
+}
+
+static DEFINE_PER_CPU(struct work_struct, works);
+
+static void on_all_cpus(work_func_t func)
+{
+	int cpu;
+
+	for_each_online_cpu(cpu) {
+		INIT_WORK(per_cpu_ptr(&works, cpu), func);
+		schedule_work_on(cpu, per_cpu_ptr(&works, cpu));
+	}
+	for_each_online_cpu(cpu)
+		flush_work(per_cpu_ptr(&works, cpu));
+}
+
+/* Bursts on all CPUs at once */
+
+struct fq {
+	unsigned long pfn[IN_FLIGHT], size[IN_FLIGHT];
+	unsigned int nr;
+};
+
+static struct {
+	unsigned long pfns[IN_FLIGHT];
+	struct fq fq;
+} *of_cpu;
+
+static atomic_t to_come, to_go;
+static u64 began, ended;
+
+static void fq_flush(struct fq *fq)
+{
+	for (unsigned int i = 0; i < fq->nr; i++)
+		free_iova_fast(iovad, fq->pfn[i], fq->size[i]);
+	fq->nr = 0;
+}
+
+/* As queue_iova() does it: a CPU frees what it has queued when its queue is full. */
+static void free_later(struct fq *fq, unsigned long pfn, unsigned long size)
+{
+	if (fq->nr == IN_FLIGHT - 1)
+		fq_flush(fq);
+	fq->pfn[fq->nr] = pfn;
+	fq->size[fq->nr++] = size;
+}
+
+static void burst_with_others(struct work_struct *work)
+{
+	unsigned int cpu = smp_processor_id();
+	unsigned long *mine = of_cpu[cpu].pfns;
+
+	if (atomic_dec_and_test(&to_come))
+		began = instructions();
+	while (atomic_read(&to_come))
+		cpu_relax();
+
+	for (int i = 0; i < CLASSES; i++) {
+		for (int j = 0; j < IN_FLIGHT; j++)
+			mine[j] = alloc_iova_fast(iovad, 1UL << i, LIMIT, true);
+		for (int j = 0; j < IN_FLIGHT; j++) {
+			if (flush_queue)
+				free_later(&of_cpu[cpu].fq, mine[j], 1UL << i);
+			else
+				free_iova_fast(iovad, mine[j], 1UL << i);
 		}
 	}
 
-	msleep(60000 - 1000);
-	pr_info("idle_wakeups_per_min %ld\n", atomic_long_read(&passes));
-	pr_info("cpus %u\n", num_online_cpus());
+	if (atomic_dec_and_test(&to_go))
+		ended = instructions();
+}
+
+/* Instructions of all CPUs, from when the last one has come until the last one is done */
+static u64 burst_of_all(void)
+{
+	unsigned int cpu;
+
+	atomic_set(&to_come, num_online_cpus());
+	atomic_set(&to_go, num_online_cpus());
+	on_all_cpus(burst_with_others);
+	/* As the queues' timer does, 10 ms later and on one CPU */
+	msleep(20);
+	preempt_disable();
+	for_each_online_cpu(cpu)
+		fq_flush(&of_cpu[cpu].fq);
+	preempt_enable();
+
+	return ended - began;
+}
+
+static void job_return(void)
+{
+	static const unsigned int idle_ms[] = { 500, 1000, 2000, 5000, 10000, 15000, 20000, 30000,
+						60000, 120000, 300000 };
+
+	of_cpu = vcalloc(nr_cpu_ids, sizeof(*of_cpu));
+	if (!of_cpu)
+		return;
+	burst_of_all();
+
+	for (int i = 0; i < ARRAY_SIZE(idle_ms); i++) {
+		unsigned long peak, kept;
+		u64 start, warm, took;
+
+		burst_of_all();
+		warm = burst_of_all();
+		start = ktime_get_ns();
+		peak = ranges();
+		wait_until(start, idle_ms[i]);
+		kept = ranges();
+		took = burst_of_all();
+		pr_info("%s %u %llu %llu %lu %lu %lu\n", flush_queue ? "return_fq" : "return",
+			idle_ms[i], took, warm, peak, kept, ranges());
+	}
+	vfree(of_cpu);
+}
+
+/* All CPUs use all sizes, a little at a time: what a pass costs that finds nothing to give back */
+
+static void a_few_of_each(struct work_struct *work)
+{
+	for (int i = 0; i < CLASSES; i++)
+		free_iova_fast(iovad, alloc_iova_fast(iovad, 1UL << i, LIMIT, true), 1UL << i);
+}
+
+static void job_pass(void)
+{
+	u64 start = ktime_get_ns();
+
+	for (int i = 0; i < 120; i++) {
+		on_all_cpus(a_few_of_each);
+		if (i == 20)
+			atomic_long_set(&passes, 0);
+		wait_until(start, 500 * i + 250);
+	}
+	pr_info("passes_in_50s %ld\n", atomic_long_read(&passes));
+	pr_info("pass_instructions %llu\n", pass_median());
 }
 
 static void job_steady(void)
@@ -278,7 +447,7 @@ static int free_depth(void *unused)
 	return 0;
 }
 
-/* For five seconds, the first of which does not count, as many as @nr at a time */
+/* For 30 seconds, of which the first five do not count, as many as @nr at a time */
 static void steady_hits(const char *name, unsigned long nr, int free_cpu)
 {
 	unsigned long allocs = 0, first = 0, before = 0;
@@ -287,15 +456,15 @@ static void steady_hits(const char *name, unsigned long nr, int free_cpu)
 	depth = nr;
 	do {
 		now = ktime_get_ns() - start;
-		if (now > NSEC_PER_SEC && !before) {
+		if (now > 5 * (u64)NSEC_PER_SEC && !before) {
 			before = atomic_long_read(&misses) + 1;
 			first = allocs;
 		}
 		smp_call_on_cpu(0, alloc_depth, NULL, false);
 		smp_call_on_cpu(free_cpu, free_depth, NULL, false);
 		allocs += nr;
-		usleep_range(2000, 2100);
-	} while (now < 5 * (u64)NSEC_PER_SEC);
+		usleep_range(10000, 10100);
+	} while (now < 30 * (u64)NSEC_PER_SEC);
 
 	allocs -= first;
 	before = atomic_long_read(&misses) + 1 - before;
@@ -306,14 +475,59 @@ static void job_hits(void)
 {
 	burst();
 	steady_hits("1", 1, 0);
-	atomic_long_set(&passes, 0);
-	atomic64_set(&pass_ns, 0);
 	steady_hits("32", 32, 0);
-	pr_info("pass_instructions %lld\n", atomic_long_read(&passes) ?
-		(long long)atomic64_read(&pass_ns) / atomic_long_read(&passes) : 0);
 	steady_hits("300", 300, 0);
 	if (num_online_cpus() > 1)
 		steady_hits("32_two_cpus", 32, 1);
+}
+
+/* A full address space: what one CPU frees is what all want, and all flush the caches to find it. */
+
+#define FULL_EACH	8
+#define FULL_PFNS	2048
+#define FULL_ROUNDS	1000
+
+static atomic_t failures;
+
+static void full_with_others(struct work_struct *work)
+{
+	unsigned long *mine = of_cpu[smp_processor_id()].pfns;
+
+	atomic_dec(&to_come);
+	while (atomic_read(&to_come))
+		cpu_relax();
+
+	for (int i = 0; i < FULL_EACH; i++) {
+		mine[i] = alloc_iova_fast(iovad, 1, FULL_PFNS, true);
+		if (!mine[i])
+			atomic_inc(&failures);
+	}
+}
+
+static void job_full(void)
+{
+	of_cpu = vcalloc(nr_cpu_ids, sizeof(*of_cpu));
+	if (!of_cpu)
+		return;
+	for (int i = 0; i < FULL_PFNS; i++)
+		pfns[i] = alloc_iova_fast(iovad, 1, FULL_PFNS, true);
+
+	depth = num_online_cpus() * FULL_EACH;
+	for (int round = 0; round < FULL_ROUNDS; round++) {
+		unsigned long nr = 0;
+		int cpu;
+
+		smp_call_on_cpu(cpumask_last(cpu_online_mask), free_depth, NULL, false);
+		atomic_set(&to_come, num_online_cpus());
+		on_all_cpus(full_with_others);
+		for_each_online_cpu(cpu) {
+			for (int i = 0; i < FULL_EACH; i++)
+				pfns[nr++] = of_cpu[cpu].pfns[i] ?:
+					     alloc_iova_fast(iovad, 1, FULL_PFNS, true);
+		}
+	}
+	pr_info("spurious_failures %d\n", atomic_read(&failures));
+	vfree(of_cpu);
 }
 
 /* Requests of mixed sizes, also larger than what is cached, 256 at a time */
@@ -335,11 +549,11 @@ static void mixed_traffic(const char *workload, const char *when)
 	long missed = atomic_long_read(&misses);
 	u64 start = instructions();
 
-	for (int i = 0; i < 8000; i++) {
+	for (int i = 0; i < REQUESTS; i++) {
 		replace(i % ARRAY_SIZE(live), sizes[prandom_u32_state(&rnd) % ARRAY_SIZE(sizes)]);
 		cond_resched();
 	}
-	pr_info("shift_ns_%s_%s %llu\n", workload, when, (instructions() - start) / 8000);
+	pr_info("shift_ns_%s_%s %llu\n", workload, when, (instructions() - start) / REQUESTS);
 	pr_info("shift_misses_%s_%s %ld\n", workload, when, atomic_long_read(&misses) - missed);
 }
 
@@ -358,23 +572,33 @@ static void job_shift(void)
 	burst();
 	msleep(2000);
 	prandom_seed_state(&rnd, 21);
-	mixed_traffic("new", "after");
+	mixed_traffic("new", "2s");
+	no_traffic();
+	burst();
+	msleep(60000);
+	prandom_seed_state(&rnd, 21);
+	mixed_traffic("new", "60s");
 	no_traffic();
 }
 
 static void job_running(void)
 {
+	static const unsigned int at[] = { 2, 5, 10, 15, 20, 30, 60 };
+	u64 start;
+
 	/* One that had ranges before the burst: above all that it leaves */
 	prandom_seed_state(&rnd, 21);
 	mixed_traffic("running", "first");
 	mixed_traffic("running", "fresh");
 	burst();
-	msleep(2000);
-	mixed_traffic("running", "after");
-	msleep(2000);
-	mixed_traffic("running", "again");
-	msleep(2000);
-	mixed_traffic("running", "later");
+	start = ktime_get_ns();
+	for (int i = 0; i < ARRAY_SIZE(at); i++) {
+		char name[8];
+
+		wait_until(start, at[i] * MSEC_PER_SEC);
+		snprintf(name, sizeof(name), "%us", at[i]);
+		mixed_traffic("running", name);
+	}
 	no_traffic();
 }
 
@@ -406,8 +630,9 @@ static void job_irqsoff(void)
 	alloc_all(MAX_DEPTH, 1);
 	free_all(MAX_DEPTH, 1);
 	report_late("traffic");
-	msleep(3000);
-	report_late("idle");
+	/* What is cached drains: here of one size, and below of all of them. */
+	msleep(20000);
+	report_late("drain");
 	uncached_alloc(0);
 	report_late("uncached");
 	burst();
@@ -417,6 +642,9 @@ static void job_irqsoff(void)
 	/* More than there is: everything is flushed, and to no avail. */
 	alloc_iova_fast(iovad, LIMIT, LIMIT - 1, true);
 	report_late("flush");
+	burst();
+	msleep(20000);
+	report_late("drain_all");
 	hrtimer_cancel(&late_timer);
 }
 
@@ -430,10 +658,14 @@ static const struct {
 	{ "shift", job_shift },
 	{ "running", job_running },
 	{ "irqsoff", job_irqsoff },
+	{ "return", job_return },
+	{ "pass", job_pass },
+	{ "full", job_full },
 };
 
 static int __init bench_init(void)
 {
+	bool probed;
 	int ret;
 
 	for_each_kernel_tracepoint(find_work, NULL);
@@ -446,7 +678,8 @@ static int __init bench_init(void)
 	if (ret)
 		return ret;
 	/* not where instructions are counted */
-	if (strcmp(job, "steady")) {
+	probed = strcmp(job, "steady") && strcmp(job, "return");
+	if (probed) {
 		register_trace_kmem_cache_alloc(on_alloc, NULL);
 		register_trace_kmem_cache_free(on_free, NULL);
 		for (int i = 0; i < ARRAY_SIZE(work_probes); i++)
@@ -466,7 +699,7 @@ static int __init bench_init(void)
 		domain_exit();
 	}
 
-	if (strcmp(job, "steady")) {
+	if (probed) {
 		for (int i = 0; i < ARRAY_SIZE(work_probes); i++)
 			tracepoint_probe_unregister(work_probes[i].tp, work_probes[i].probe, NULL);
 		unregister_trace_kmem_cache_free(on_free, NULL);

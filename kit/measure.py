@@ -13,6 +13,7 @@ What is particular to a topic is in its measure.py:
     note(record)              what to know below the table
     plot(record, pyplot)      a figure
 """
+import contextlib
 import hashlib
 import json
 import re
@@ -33,8 +34,11 @@ class Journal:
 
     def __init__(self, path):
         self.path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.boots = {tuple(key): figures for key, figures in map(json.loads, lines)}
+        self.boots = {}
+        for line in path.read_text().splitlines() if path.exists() else []:
+            with contextlib.suppress(ValueError):    # half a line, of one that was killed
+                key, figures = json.loads(line)
+                self.boots[tuple(key)] = figures
 
     def add(self, key, figures):
         self.path.parent.mkdir(parents=True, exist_ok=True)

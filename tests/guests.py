@@ -70,6 +70,8 @@ class Bench(unittest.TestCase):
                     figures, accelerator = measure.figures_of('x86_64', image, 'job', [],
                                                               qemu.Options(), what)
                     self.assertEqual((figures, accelerator), ({'x': [1.0]}, 'tcg'))
+                with open(Path(folder) / 'journal', 'a', encoding='ascii') as file:
+                    file.write('[["hal\n')    # killed while it wrote
             self.assertEqual(booted, ['first', 'second'])
             image.write_text('other')
             measure.figures_of('x86_64', image, 'job', [], qemu.Options(), 'second')

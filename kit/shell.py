@@ -16,6 +16,8 @@ def main():
         if not Path(share).is_dir():
             die(f'SHARE={share}: no such folder')
         flavour += '+share'
+    if flag('GDB'):
+        flavour += '+gdb'
     options = Options(cpus=int(os.environ.get('CPUS') or 0), memory=os.environ.get('MEM', ''),
                       iommu=os.environ.get('IOMMU', ''), append=os.environ.get('APPEND', ''))
     image = build.build(arch, flavour, os.environ.get('TREE') or 'patched')

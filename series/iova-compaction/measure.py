@@ -7,6 +7,7 @@ import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 
 from kit import build, guest, trees
 from kit.common import BUILD, die, load_machine, say, shown, step
@@ -141,20 +142,23 @@ def rows_of_bursts(cpus, base, patched):
 
 def rows_of_returns(cpus, base, patched):
     """Of job=return: `return[_fq] IDLE_MS INSTRUCTIONS WARM PEAK KEPT NOW`; WARM is the same burst
-    without a pause before it."""
+    without a pause before it. The short pauses come several times."""
     rows = []
     for name, queued in (('return', False), ('return_fq', True)):
-        for one, other in zip(base[name], patched[name]):
-            idle = one[0] / 1000
-            details = {
-                tree: dict(zip(('warm', 'peak', 'kept', 'after'), each[2:]))
-                for tree, each in (('base', one), ('patched', other))
-            }
-            rows.append(row('returning_burst', cpus, 'instructions', one[1], other[1], idle_s=idle,
-                            flush_queue=queued, details=details))
+        pairs = list(zip(base[name], patched[name]))
+        for idle in sorted({one[0] for one, _ in pairs}):
+            same = [pair for pair in pairs if pair[0][0] == idle]
+            took = [[each[1] for each in tree] for tree in zip(*same)]
+            kept = [round(median(100 * each[4] / each[3] for each in tree), 2)
+                    for tree in zip(*same)]
+            ratios = [round(one / other, 4) for one, other in zip(*took)]
+            details = {'idle_s': idle / 1000}
+            rows.append(row('returning_burst', cpus, 'instructions', *map(median, took), **details,
+                            runs=len(same), min=min(ratios), max=max(ratios), flush_queue=queued,
+                            all=dict(zip(('base', 'patched'), took))))
             if not queued:
-                kept = [round(100 * each[4] / each[3], 2) for each in (one, other)]
-                rows.append(row('kept_after', cpus, '% of the peak', *kept, idle_s=idle))
+                rows.append(row('kept_after', cpus, '% of the peak', *kept, **details,
+                                runs=len(same)))
     return rows
 
 

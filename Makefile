@@ -3,7 +3,7 @@
 # Variables given to make (ARCH=, TEST=, TOPIC=, LINUX= ...) reach them through the environment.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run bench test check shell mail tree tables export deps clean
+.PHONY: help run bench test soak check shell mail tree tables export deps clean
 
 # who builds kernels may have these exported for something else
 ifneq ($(filter environment,$(origin ARCH) $(origin BASE)),)
@@ -18,6 +18,9 @@ run:    ## the main job: base and patched side by side [LINUX=own tree BASE=comm
 
 test:    ## kernels booted, tests in them [TEST=pattern ARCH= FLAVOUR= IOMMU= FULL=1 LINUX= BASE=]
 	@sh kit/start.sh test
+
+soak:    ## all topics' workloads at once, kills, hotplug [MINUTES=20 ARCH= SEED=]
+	@sh kit/start.sh soak
 
 shell:    ## a shell in the patched kernel [ARCH= FLAVOUR= TREE=base IOMMU= SHARE=/path GDB=1 LINUX=]
 	@sh kit/start.sh shell

@@ -17,6 +17,7 @@ VERBS = {
     'test': Verb('test', 'main', 'LINUX BASE ARCH FLAVOUR TEST IOMMU FULL', 'own'),
     'shell': Verb('shell', 'main',
                   'LINUX BASE ARCH FLAVOUR TREE CPUS MEM IOMMU APPEND SHARE GDB', 'own'),
+    'soak': Verb('soak', 'main', 'MINUTES ARCH SEED', 'series'),
     'bench': Verb('bench', 'main', 'TOPIC RUNS ROUNDS FULL', 'series'),
     'check': Verb('checks', 'main', 'LINUX CHECK FULL', 'series'),
     'mail': Verb('mail', 'main', 'LINUX TOPIC TO SEND', 'series'),
@@ -34,7 +35,7 @@ VERBS = {
 }
 KNOWN = {name for verb in VERBS.values() for name in verb.variables.split()}
 # of the environment, not of make: a shell may have them for something else
-FOREIGN = {'ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'TO'}
+FOREIGN = {'ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'TO', 'SEED'}
 
 
 def check_variables(name, verb):

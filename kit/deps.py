@@ -22,8 +22,8 @@ CHECK = {**TESTS, **MAIL, 'sparse': 'sparse', 'shellcheck': 'shellcheck', 'pytho
 BENCH = {**TESTS, 'python3-matplotlib': ''}
 # {verb: (packages, does it build for every architecture of the topics?)}
 VERBS = {'tree': (GIT, False), 'export': (GIT, False), 'mail': (MAIL, False), 'run': (BUILD, False),
-         'shell': (BUILD, False), 'test': (TESTS, True), 'bench': (BENCH, True),
-         'check': (CHECK, True), 'deps': ({**CHECK, **BENCH}, True)}
+         'shell': (BUILD, False), 'soak': (BUILD, False), 'test': (TESTS, True),
+         'bench': (BENCH, True), 'check': (CHECK, True), 'deps': ({**CHECK, **BENCH}, True)}
 
 
 def missing(verb, archs):
@@ -93,7 +93,7 @@ def fail(packages):
 def archs_of(verb):
     """The architectures that the verb builds for."""
     if not VERBS[verb][1]:
-        if verb in ('run', 'shell'):
+        if verb in ('run', 'shell', 'soak'):
             return [os.environ.get('ARCH') or 'x86_64']
         return []
     if os.environ.get('ARCH') and verb in ('test', 'deps'):

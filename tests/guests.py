@@ -2,6 +2,8 @@
 """How boots are merged, followed and judged: canned logs, and shell scripts in QEMU's place."""
 import contextlib
 import datetime
+import io
+import json
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,8 @@ from unittest import mock
 
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
-from kit import boots, checks, console, guest, measure, qemu, report, table, test    # noqa: E402
+from kit import (    # noqa: E402
+    boots, checks, console, guest, measure, qemu, report, soak, table, test)
 from kit.common import LINUX, TERMINATED, die, load_machine    # noqa: E402
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
@@ -76,6 +79,42 @@ class Bench(unittest.TestCase):
             image.write_text('other')
             measure.figures_of('x86_64', image, 'job', [], qemu.Options(), 'second')
             self.assertEqual(booted, ['first', 'second', 'second'])
+
+
+class Soak(unittest.TestCase):
+    def run_with(self, said, splat=''):
+        """(exit status, recorded row) when the guest says that."""
+        def run_guest(*_, on_line=None, **__):
+            for line in ['## begin 0', *said, '## end 0 0']:
+                on_line(line)
+            (folder / 'console').write_text(splat)
+            return guest.Outcome(guest.SPLAT if splat else guest.OK, '', '', 0, 'tcg', folder, 1.0,
+                                 1.0, True)
+
+        with tempfile.TemporaryDirectory() as top, \
+                mock.patch.dict('os.environ', {'MINUTES': '1', 'SEED': '7', 'ARCH': 'x86_64'}), \
+                mock.patch.multiple(soak, BUILD=Path(top), program=lambda arch: ''), \
+                mock.patch('kit.build.build'), mock.patch('kit.guest.run_guest', run_guest), \
+                contextlib.redirect_stdout(io.StringIO()):
+            folder = Path(top)
+            status = soak.main()
+            return status, json.loads((folder / 'bench/soak-x86_64.json').read_text())['rows'][0]
+
+    @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
+    def test_what_counts(self):
+        tap = ['# count type1 3', '# count kill 2', '# count hotplug 1', '# leaks 0',
+               'TAP version 13', '1..2', 'ok 1 type1 happened', 'ok 2 no page is pinned']
+        status, row = self.run_with(tap)
+        self.assertEqual((status, row['operations'], row['kills'], row['hotplugs'], row['leaks']),
+                         (guest.OK, {'type1': 3}, 2, 1, 0))
+        self.assertEqual((row['arch'], row['minutes'], row['seed'], row['splats']),
+                         ('x86_64', 1, 7, 0))
+        self.assertEqual(self.run_with([*tap[:-1], 'not ok 2 no page is pinned'])[0], guest.FAILED)
+        # where there are devices nothing may be skipped
+        self.assertEqual(self.run_with([*tap[:-2], 'ok 1 type1 happened # SKIP why', tap[-1]])[0],
+                         guest.FAILED)
+        status, row = self.run_with(tap, 'BUG: bad\nWARNING: bad\n')
+        self.assertEqual((status, row['splats']), (guest.SPLAT, 2))
 
 
 class Order(unittest.TestCase):

@@ -10,7 +10,7 @@ from kit.checks.common import Failed
 from kit.common import SERIES, TOP, output
 
 COLUMNS = 100
-PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'Makefile')
+PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'soak', 'Makefile')
 
 
 def own_files():

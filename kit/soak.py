@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make soak: the workloads of all topics side by side on a debug kernel, with processes killed,
+stopped, frozen and moved, and CPUs taken away, for MINUTES; nothing may be left of them then.
+
+The program is soak/. Closes with `N passed, N failed, N skipped`; build/bench/soak-ARCH.json has
+what was counted. Exit status: as of make test.
+"""
+import os
+import random
+import re
+from pathlib import Path
+
+from kit import build, console, guest, measure, report, test
+from kit.common import BUILD, TOP, archs, die, load_machine, say, shown, step
+from kit.qemu import Options
+from kit.trees import Lock, make, root, source
+
+FLAVOUR = 'debug'
+# two for containers, one for iommufd, one for the kernel's own DMA: each in an IOMMU group of its
+# own, as each is behind a port of its own
+DEVICES = ['igb', *(word for number in range(1, 4) for word in (
+    f'pcie-root-port,id=root{number},chassis={number}', f'igb,bus=root{number}'))]
+# a busy host has held four vCPUs up for more than half a minute: what hangs, hangs for longer
+PATIENCE = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
+# for architectures whose machine has no device for VFIO
+LACKING = [{'test': 'type1|iommufd|helper|dma|exec|memory is locked', 'reason': 'no such device'},
+           {'test': 'freeze|migrate|limit|cgroup', 'reason': "arm64's debug kernel has no cgroups"},
+           {'test': 'hugetlbfs|lockdep', 'reason': "powerpc's has no hugetlbfs; splats.allowed"}]
+
+
+def number(name, default):
+    text = os.environ.get(name) or str(default)
+    if not text.isdigit() or not int(text):
+        die(f'{name}={text}: a number is meant')
+    return int(text)
+
+
+def program(arch):
+    """soak/*.c, for the guest and with the patched tree's headers."""
+    machine, src = load_machine(arch), source('patched')
+    folder = root('patched') / 'build' / f'{arch}-soak'
+    with Lock(folder):
+        command, env = make(machine, folder / 'headers', src, 'headers_install')
+        step(f'build {arch} headers', command, log=folder / 'headers.log', env=env)
+        step(f'build {arch} soak', [
+            f'{machine["cross_compile"]}gcc', '-O2', '-Wall', '-static', '-pthread',
+            '-isystem', folder / 'headers/usr/include', '-o', folder / 'soak',
+            *sorted((TOP / 'soak').glob('*.c'))], log=folder / 'log')
+    return folder / 'soak'
+
+
+class Counts(report.Report):
+    """What the program says of itself beside its results."""
+
+    def __init__(self, tests):
+        super().__init__(tests)
+        self.counts, self.leaks = {}, None
+
+    def line(self, text):
+        super().line(text)
+        if found := re.match(r'# count (\w+) (\d+)$', text):
+            self.counts[found[1]] = int(found[2])
+        elif found := re.match(r'# leaks (\d+)$', text):
+            self.leaks = int(found[1])
+        if text.startswith('# '):
+            print(f'  {text[2:]}', flush=True)
+
+
+def row_of(arch, minutes, seed, results, ended):
+    splats = console.splats(console.read(ended.folder / 'console'), console.splat_rules(arch))
+    counts = dict(results.counts)
+    return {'arch': arch, 'flavour': FLAVOUR, 'minutes': minutes, 'seed': seed,
+            'hotplugs': counts.pop('hotplug', 0), 'kills': counts.pop('kill', 0),
+            'operations': counts, 'splats': len(splats), 'leaks': results.leaks}
+
+
+def main():
+    arch, minutes = os.environ.get('ARCH') or 'x86_64', number('MINUTES', 20)
+    seed = number('SEED', random.randrange(1, 1 << 32))
+    if arch not in archs():
+        die(f'no architecture {arch} (known: {" ".join(archs())})')
+    image = build.build(arch, FLAVOUR, 'patched')
+    has_vfio = bool(load_machine(arch)['devices'])
+    tests = [{'name': 'soak', 'program': 'soak', 'arguments': f'{minutes} {seed} $BDFS',
+              'skips': [] if has_vfio else LACKING}]
+    results = Counts(tests)
+    options = Options(cpus=4, memory='4G', append=PATIENCE,
+                      devices=DEVICES if has_vfio else None)
+    options.limits.total = 60 * minutes + 1800
+    say(f'soak: {arch} {FLAVOUR}, {minutes} minute(s), SEED={seed}')
+    ended = guest.run_guest(arch, image, report.job_of(tests), [program(arch)], options,
+                            name=f'soak-{arch}', on_line=results.line)
+    counts = results.verdict()
+    if ended.status in (guest.LOST, guest.SPLAT):
+        print(f'FAILED {arch} {FLAVOUR}: {ended.message}\n{ended.detail}')
+        counts['failed'] += 1
+    path = BUILD / 'bench' / f'soak-{arch}.json'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    measure.save({'command': f'make soak MINUTES={minutes} ARCH={arch} SEED={seed}',
+                  'rows': [row_of(arch, minutes, seed, results, ended)]}, path)
+    print(f'{shown(path)}, {shown(Path(ended.folder))}, seed {seed}')
+    print(test.closing(counts))
+    return ended.status or (guest.FAILED if counts['failed'] else guest.OK)

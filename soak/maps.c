@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Directors of VFIO containers and of an iommufd: each opens one, has processes
+ * map and unmap in it until they end or are killed, cleans up after those, and
+ * closes it now and then, with or without what is mapped.
+ */
+#define _GNU_SOURCE
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <linux/iommufd.h>
+#include <linux/vfio.h>
+
+#include "soak.h"
+
+#define MIB (1UL << 20)
+#define HUGE_SIZE (2 * MIB)
+#define MEMORY (160 * MIB)	/* more than the 128 for which there are helpers */
+#define HUGETLB (16 * MIB)	/* the last of it */
+#define THREADED (128 * MIB)
+#define WINDOW (512 * MIB)	/* of IOVAs, a mapper's own */
+#define IOVA (4UL << 30)
+#define KEPT 8
+#define RETRY_S 60		/* until the last holder of a file has gone */
+
+struct space {
+	bool iommufd;
+	int fd;		/* the container or /dev/iommu */
+	int device;	/* the group or the device */
+	uint32_t device_id;
+};
+
+struct mapper {
+	struct space *space;
+	uint64_t stream;
+	uint64_t iova;
+	uint32_t ioas, hwpt;
+	bool *leave;	/* its director wants to close */
+};
+
+struct range {
+	uint64_t iova;
+	uint64_t size;
+};
+
+static uint64_t page;
+
+static bool may_stay(struct mapper *mapper)
+{
+	return !over() && !__atomic_load_n(mapper->leave, __ATOMIC_RELAXED);
+}
+
+static bool open_type1(struct space *space, const char *path)
+{
+	space->device = open(path, O_RDWR | O_CLOEXEC);
+	if (space->device < 0)
+		return false;
+	space->fd = open("/dev/vfio/vfio", O_RDWR | O_CLOEXEC);
+	if (space->fd >= 0 && !ioctl(space->device, VFIO_GROUP_SET_CONTAINER, &space->fd) &&
+	    !ioctl(space->fd, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
+		return true;
+	close(space->fd);
+	close(space->device);
+	return false;
+}
+
+static bool open_iommufd(struct space *space, const char *path)
+{
+	struct vfio_device_bind_iommufd bind = { .argsz = sizeof(bind) };
+
+	space->device = open(path, O_RDWR | O_CLOEXEC);
+	if (space->device < 0)
+		return false;
+	space->fd = open("/dev/iommu", O_RDWR | O_CLOEXEC);
+	bind.iommufd = space->fd;
+	if (space->fd >= 0 && !ioctl(space->device, VFIO_DEVICE_BIND_IOMMUFD, &bind)) {
+		space->device_id = bind.out_devid;
+		return true;
+	}
+	close(space->fd);
+	close(space->device);
+	return false;
+}
+
+static void open_space(struct space *space, const char *path)
+{
+	double late = now() + RETRY_S;
+
+	/* A child of a mapper that was killed may have the old one open for a moment */
+	while (!(space->iommufd ? open_iommufd : open_type1)(space, path)) {
+		if (now() > late)
+			err(1, "%s", path);
+		usleep(20000);
+	}
+}
+
+static void close_space(struct space *space)
+{
+	close(space->fd);
+	close(space->device);
+}
+
+static void destroy(struct space *space, uint32_t id)
+{
+	struct iommu_destroy args = { .size = sizeof(args), .id = id };
+
+	ioctl(space->fd, IOMMU_DESTROY, &args);
+}
+
+/* A domain more for what is in the IOAS: it is filled at once */
+static uint32_t alloc_hwpt(struct mapper *mapper)
+{
+	struct iommu_hwpt_alloc args = {
+		.size = sizeof(args),
+		.dev_id = mapper->space->device_id,
+		.pt_id = mapper->ioas,
+	};
+
+	return ioctl(mapper->space->fd, IOMMU_HWPT_ALLOC, &args) ? 0 : args.out_hwpt_id;
+}
+
+static bool map(struct mapper *mapper, uint64_t vaddr, struct range range)
+{
+	bool writes = rnd(4);
+	struct vfio_iommu_type1_dma_map type1 = {
+		.argsz = sizeof(type1),
+		.flags = VFIO_DMA_MAP_FLAG_READ | (writes ? VFIO_DMA_MAP_FLAG_WRITE : 0),
+		.vaddr = vaddr,
+		.iova = range.iova,
+		.size = range.size,
+	};
+	struct iommu_ioas_map iommufd = {
+		.size = sizeof(iommufd),
+		.flags = IOMMU_IOAS_MAP_FIXED_IOVA | IOMMU_IOAS_MAP_READABLE |
+			 (writes ? IOMMU_IOAS_MAP_WRITEABLE : 0),
+		.ioas_id = mapper->ioas,
+		.user_va = vaddr,
+		.iova = range.iova,
+		.length = range.size,
+	};
+
+	if (mapper->space->iommufd ? ioctl(mapper->space->fd, IOMMU_IOAS_MAP, &iommufd) :
+				     ioctl(mapper->space->fd, VFIO_IOMMU_MAP_DMA, &type1))
+		return false;
+	counted(mapper->space->iommufd ? IOMMUFD : TYPE1);
+	return true;
+}
+
+static void unmap(struct mapper *mapper, struct range range)
+{
+	struct vfio_iommu_type1_dma_unmap type1 = {
+		.argsz = sizeof(type1),
+		.iova = range.iova,
+		.size = range.size,
+	};
+	struct iommu_ioas_unmap iommufd = {
+		.size = sizeof(iommufd),
+		.ioas_id = mapper->ioas,
+		.iova = range.iova,
+		.length = range.size,
+	};
+	bool failed = mapper->space->iommufd ?
+		ioctl(mapper->space->fd, IOMMU_IOAS_UNMAP, &iommufd) :
+		ioctl(mapper->space->fd, VFIO_IOMMU_UNMAP_DMA, &type1) || !type1.size;
+
+	if (!failed)
+		counted(mapper->space->iommufd ? IOMMUFD : TYPE1);
+}
+
+static void unmap_all(struct mapper *mapper)
+{
+	unmap(mapper, (struct range){ mapper->iova, WINDOW });
+}
+
+/* Other IOVAs of the same pages: these are looked up in the first domain */
+static void copy(struct mapper *mapper, struct range range, uint64_t iova)
+{
+	struct iommu_ioas_copy args = {
+		.size = sizeof(args),
+		.flags = IOMMU_IOAS_MAP_FIXED_IOVA | IOMMU_IOAS_MAP_READABLE,
+		.dst_ioas_id = mapper->ioas,
+		.src_ioas_id = mapper->ioas,
+		.length = range.size,
+		.dst_iova = iova,
+		.src_iova = range.iova,
+	};
+
+	if (!ioctl(mapper->space->fd, IOMMU_IOAS_COPY, &args))
+		counted(IOMMUFD);
+}
+
+/* 4K pages or THP first, or both, and hugetlb while there is some */
+static char *memory(void)
+{
+	char *at = mmap(NULL, MEMORY + HUGE_SIZE, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t small = rnd(3) * MEMORY / 2, first;
+
+	if (at == MAP_FAILED)
+		err(1, "mmap");
+	first = ((uintptr_t)at + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1);
+	at = (char *)first;
+	madvise(at, small, MADV_NOHUGEPAGE);
+	madvise(at + small, MEMORY - small, MADV_HUGEPAGE);
+	if (rnd(2)) {
+		char *huge = mmap(NULL, HUGETLB, PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+
+		/* Moved, as a failed MAP_FIXED would leave a hole */
+		if (huge != MAP_FAILED && mremap(huge, HUGETLB, HUGETLB,
+						 MREMAP_MAYMOVE | MREMAP_FIXED,
+						 at + MEMORY - HUGETLB) == MAP_FAILED)
+			munmap(huge, HUGETLB);
+	}
+	return at;
+}
+
+static struct range random_range(struct mapper *mapper)
+{
+	struct range range = { mapper->iova };
+
+	if (!rnd(12)) {
+		range.size = THREADED + rnd((MEMORY - THREADED) / page + 1) * page;
+		range.iova += rnd(2) * WINDOW / 2;
+		return range;
+	}
+	range.size = (rnd(1UL << rnd(13)) + 1) * page;
+	range.iova += rnd((WINDOW - range.size) / page) * page;
+	return range;
+}
+
+/* While there is nothing large in the window, or there would be no place for it */
+static bool map_some(struct mapper *mapper, char *base, struct range *kept)
+{
+	struct range range = random_range(mapper);
+	uint64_t vaddr = (uintptr_t)base + rnd((MEMORY - range.size) / page + 1) * page;
+
+	if (range.size >= THREADED && rnd(2)) {
+		unmap_all(mapper);
+		/* Absent memory is what helpers are for */
+		madvise(base, MEMORY - HUGETLB, MADV_DONTNEED);
+	}
+	if (!map(mapper, vaddr, range))
+		return false;
+	*kept = range;
+	return true;
+}
+
+static void child(char *base)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return;
+	if (!pid) {
+		for (int i = 0; i < 16; i++)
+			base[rnd((MEMORY - HUGETLB) / page) * page] = 1;
+		if (rnd(2))
+			execl("/bin/busybox", "true", NULL);
+		_exit(0);
+	}
+	counted(FORK);
+	waitpid(pid, NULL, 0);
+}
+
+static void *exec_later(void *arg)
+{
+	uint64_t *stream = arg;
+
+	seed_random(*stream);
+	usleep(rnd(4000000));
+	counted(EXEC);
+	execl("/bin/busybox", "true", NULL);
+	return NULL;
+}
+
+/* In kB, of this process */
+static unsigned long status_of(const char *key)
+{
+	char text[8192], *at;
+
+	if (read_text("/proc/self/status", text, sizeof(text)) < 0)
+		err(1, "/proc/self/status");
+	at = strstr(text, key);
+	return at ? strtoul(at + strlen(key), NULL, 10) : 0;
+}
+
+static void check_balance(const char *what)
+{
+	unsigned long locked = status_of("VmLck:"), pinned = status_of("VmPin:");
+
+	add(locked || pinned ? &shared->unbalanced : &shared->balanced, 1);
+	if (locked || pinned)
+		printf("# a process of %s ended with VmLck %lu kB, VmPin %lu kB\n", what, locked,
+		       pinned);
+}
+
+static void mapper_main(void *arg)
+{
+	struct mapper *mapper = arg;
+	uint64_t stream = mapper->stream;
+	struct range kept[KEPT] = {};
+	uint32_t hwpt = 0;
+	pthread_t thread;
+	char *base;
+
+	seed_random(stream++);
+	base = memory();
+	/* Takes this process away, in the middle of a call more often than not */
+	if (!rnd(5) && pthread_create(&thread, NULL, exec_later, &stream))
+		errx(1, "pthread_create");
+
+	for (int calls = 30 + rnd(100); calls && may_stay(mapper); calls--) {
+		struct range *one = &kept[rnd(KEPT)];
+		uint64_t from = rnd(MEMORY / page) * page, size = rnd(8 * MIB / page) * page;
+
+		if (size > MEMORY - from)
+			size = MEMORY - from;
+		switch (rnd(16)) {
+		case 0 ... 5:
+			map_some(mapper, base, one);
+			break;
+		case 6 ... 9:
+			unmap(mapper, *one);
+			break;
+		case 10:
+			if (mapper->space->iommufd && one->size)
+				copy(mapper, *one, random_range(mapper).iova);
+			break;
+		case 11:
+			madvise(base + from, size, MADV_DONTNEED);
+			break;
+		case 12:
+			/* Not where hugetlb is: without a free page of it that is SIGBUS */
+			for (; size && from < MEMORY - HUGETLB; from += page, size -= page)
+				base[from] = 1;
+			break;
+		case 13:
+			child(base);
+			break;
+		case 14:
+			if (!mapper->space->iommufd)
+				break;
+			if (!hwpt) {
+				hwpt = alloc_hwpt(mapper);
+			} else {
+				destroy(mapper->space, hwpt);
+				hwpt = 0;
+			}
+			break;
+		default:
+			rest(100);
+		}
+	}
+	unmap_all(mapper);
+	if (hwpt)
+		destroy(mapper->space, hwpt);
+	check_balance(mapper->space->iommufd ? "iommufd" : "type1");
+}
+
+static void start(struct mapper *mapper, int slot)
+{
+	struct iommu_ioas_alloc alloc = { .size = sizeof(alloc) };
+
+	if (mapper->space->iommufd) {
+		if (ioctl(mapper->space->fd, IOMMU_IOAS_ALLOC, &alloc))
+			err(1, "IOMMU_IOAS_ALLOC");
+		mapper->ioas = alloc.out_ioas_id;
+		mapper->hwpt = alloc_hwpt(mapper);
+		if (!mapper->hwpt)
+			err(1, "IOMMU_HWPT_ALLOC");
+	}
+	mapper->stream += 2;
+	spawn(slot, true, mapper_main, mapper);
+}
+
+/* What it has left mapped, its memory gone */
+static void clean(struct mapper *mapper)
+{
+	if (!mapper->space->iommufd) {
+		unmap_all(mapper);
+		return;
+	}
+	/* Fails with the domain that it had for itself: closing takes both */
+	destroy(mapper->space, mapper->hwpt);
+	destroy(mapper->space, mapper->ioas);
+}
+
+static void one_life(struct space *space, struct mapper *mappers, bool *leave, int slot)
+{
+	double end = now() + 10 + rnd(30);
+
+	for (int i = 0; i < MAPPERS; i++)
+		start(&mappers[i], slot + i);
+	while (!over() && now() < end) {
+		for (int i = 0; i < MAPPERS; i++) {
+			if (!reaped(slot + i))
+				continue;
+			clean(&mappers[i]);
+			start(&mappers[i], slot + i);
+		}
+		usleep(20000);
+	}
+	__atomic_store_n(leave, true, __ATOMIC_RELAXED);
+	/* Closed with all that is mapped, or with nothing */
+	if (!over() && rnd(3))
+		end_all(slot, MAPPERS);
+	for (int i = 0; i < MAPPERS; i++)
+		while (!reaped(slot + i))
+			usleep(20000);
+	__atomic_store_n(leave, false, __ATOMIC_RELAXED);
+	close_space(space);
+}
+
+static void direct(const char *path, bool iommufd, int slot)
+{
+	struct space space = { .iommufd = iommufd };
+	struct mapper mappers[MAPPERS];
+	bool *leave = mmap(NULL, sizeof(*leave), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (leave == MAP_FAILED)
+		err(1, "mmap");
+	page = sysconf(_SC_PAGESIZE);
+	seed_random((slot + 1) * 1000000UL);
+	for (int i = 0; i < MAPPERS; i++)
+		mappers[i] = (struct mapper){
+			.space = &space,
+			.stream = (slot + i + 1) * 1000000UL + 1,
+			.iova = IOVA + i * WINDOW,
+			.leave = leave,
+		};
+	while (!over()) {
+		open_space(&space, path);
+		one_life(&space, mappers, leave, slot);
+	}
+}
+
+void type1_director(const char *bdf, int slot)
+{
+	char link[PATH_MAX], group[PATH_MAX], path[PATH_MAX + 16];
+	ssize_t len;
+
+	snprintf(link, sizeof(link), "/sys/bus/pci/devices/%s/iommu_group", bdf);
+	len = readlink(link, group, sizeof(group) - 1);
+	if (len < 0)
+		err(1, "%s", link);
+	group[len] = '\0';
+	snprintf(path, sizeof(path), "/dev/vfio%s", strrchr(group, '/'));
+	direct(path, false, slot);
+}
+
+void iommufd_director(const char *bdf, int slot)
+{
+	char pattern[PATH_MAX], path[PATH_MAX];
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "/sys/bus/pci/devices/%s/vfio-dev/vfio*", bdf);
+	if (glob(pattern, 0, NULL, &found))
+		errx(1, "%s is not there", pattern);
+	snprintf(path, sizeof(path), "/dev/vfio/devices%s", strrchr(found.gl_pathv[0], '/'));
+	globfree(&found);
+	direct(path, true, slot);
+}

@@ -3,7 +3,7 @@
 # Variables given to make (ARCH=, TEST=, TOPIC=, LINUX= ...) reach them through the environment.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run bench test soak check shell mail tree tables export deps clean
+.PHONY: help run bench test soak differ check shell mail tree tables export deps clean
 
 # who builds kernels may have these exported for something else
 ifneq ($(filter environment,$(origin ARCH) $(origin BASE)),)
@@ -21,6 +21,9 @@ test:    ## kernels booted, tests in them [TEST=pattern ARCH= FLAVOUR= IOMMU= FU
 
 soak:    ## all topics' workloads at once, kills, hotplug [MINUTES=20 ARCH= SEED=]
 	@sh kit/start.sh soak
+
+differ:    ## random calls told the same by base and patched kernel? [CALLS=12500 IOMMU= SEED=]
+	@sh kit/start.sh differ
 
 shell:    ## a shell in the patched kernel [ARCH= FLAVOUR= TREE=base IOMMU= SHARE=/path GDB=1 LINUX=]
 	@sh kit/start.sh shell

@@ -10,6 +10,13 @@ def write_changed(path, text):
         path.write_text(text)
 
 
+def drop_halves(folder):
+    """What a killed assembler left: make takes an empty object for a finished one."""
+    for path in folder.rglob('*.o'):
+        if not path.stat().st_size:
+            path.unlink()
+
+
 def build(arch, flavour, tree, parts=()):
     """Builds unless nothing changed; returns the image. Or compiles only parts, goals of make."""
     machine, src, folder = load_machine(arch), source(tree), out(arch, flavour, tree)
@@ -22,6 +29,7 @@ def build(arch, flavour, tree, parts=()):
             if image.exists() and stamp.exists() and stamp.read_text() == now:
                 return image
             stamp.unlink(missing_ok=True)
+            drop_halves(folder)
             configure(arch, flavour, tree)
             command, env = make(machine, folder, src, *(parts or [machine['target']]))
             if extra:

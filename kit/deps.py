@@ -22,7 +22,8 @@ CHECK = {**TESTS, **MAIL, 'sparse': 'sparse', 'shellcheck': 'shellcheck', 'pytho
 BENCH = {**TESTS, 'python3-matplotlib': ''}
 # {verb: (packages, does it build for every architecture of the topics?)}
 VERBS = {'tree': (GIT, False), 'export': (GIT, False), 'mail': (MAIL, False), 'run': (BUILD, False),
-         'shell': (BUILD, False), 'soak': (BUILD, False), 'test': (TESTS, True),
+         'shell': (BUILD, False), 'soak': (BUILD, False),
+         'differ': (BUILD, True), 'test': (TESTS, True),
          'bench': (BENCH, True), 'check': (CHECK, True), 'deps': ({**CHECK, **BENCH}, True)}
 
 

@@ -2,16 +2,16 @@
 """make soak: the workloads of all topics side by side on a debug kernel, with processes killed,
 stopped, frozen and moved, and CPUs taken away, for MINUTES; nothing may be left of them then.
 
-The program is soak/. Closes with `N passed, N failed, N skipped`; build/bench/soak-ARCH.json has
-what was counted. Exit status: as of make test.
+The program is soak/. Closes with `N passed, N failed, N skipped`; soak/soak.json has what was
+counted. Exit status: as of make test.
 """
 import os
 import random
 import re
 from pathlib import Path
 
-from kit import build, console, guest, measure, report, test
-from kit.common import BUILD, TOP, archs, die, load_machine, say, shown, step
+from kit import build, console, guest, report, soak_record, table, test
+from kit.common import TOP, archs, die, load_machine, say, shown, step
 from kit.qemu import Options
 from kit.trees import Lock, make, root, source
 
@@ -22,10 +22,12 @@ DEVICES = ['igb', *(word for number in range(1, 4) for word in (
     f'pcie-root-port,id=root{number},chassis={number}', f'igb,bus=root{number}'))]
 # a busy host has held four vCPUs up for more than half a minute: what hangs, hangs for longer
 PATIENCE = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
-# for architectures whose machine has no device for VFIO
-LACKING = [{'test': 'type1|iommufd|helper|dma|exec|memory is locked', 'reason': 'no such device'},
-           {'test': 'freeze|migrate|limit|cgroup', 'reason': "arm64's debug kernel has no cgroups"},
-           {'test': 'hugetlbfs|lockdep', 'reason': "powerpc's has no hugetlbfs; splats.allowed"}]
+NO_DEVICE = {'test': 'type1|iommufd|helper|dma|exec|memory is locked',
+             'reason': 'the machine has no device for VFIO'}
+NO_VM = {'test': 'vm happened|of a VM', 'reason': 'the VMs are of arm64'}
+SKIPS = {'x86_64': [NO_VM], 'arm64': [NO_DEVICE],
+         'powerpc': [NO_DEVICE, NO_VM, {'test': 'hugetlbfs|lockdep',
+                                        'reason': 'not in its kernel; splats.allowed'}]}
 
 
 def number(name, default):
@@ -35,18 +37,18 @@ def number(name, default):
     return int(text)
 
 
-def program(arch):
-    """soak/*.c, for the guest and with the patched tree's headers."""
+def program(arch, name='soak', folder=TOP / 'soak'):
+    """folder/*.c, for the guest and with the patched tree's headers."""
     machine, src = load_machine(arch), source('patched')
-    folder = root('patched') / 'build' / f'{arch}-soak'
-    with Lock(folder):
-        command, env = make(machine, folder / 'headers', src, 'headers_install')
-        step(f'build {arch} headers', command, log=folder / 'headers.log', env=env)
-        step(f'build {arch} soak', [
+    made = root('patched') / 'build' / f'{arch}-soak'
+    with Lock(made):
+        command, env = make(machine, made / 'headers', src, 'headers_install')
+        step(f'build {arch} headers', command, log=made / 'headers.log', env=env)
+        step(f'build {arch} {name}', [
             f'{machine["cross_compile"]}gcc', '-O2', '-Wall', '-static', '-pthread',
-            '-isystem', folder / 'headers/usr/include', '-o', folder / 'soak',
-            *sorted((TOP / 'soak').glob('*.c'))], log=folder / 'log')
-    return folder / 'soak'
+            '-isystem', made / 'headers/usr/include', '-o', made / name,
+            *sorted(folder.glob('*.c'))], log=made / f'{name}.log')
+    return made / name
 
 
 class Counts(report.Report):
@@ -67,11 +69,14 @@ class Counts(report.Report):
 
 
 def row_of(arch, minutes, seed, results, ended):
+    """What is recorded of a run."""
     splats = console.splats(console.read(ended.folder / 'console'), console.splat_rules(arch))
     counts = dict(results.counts)
-    return {'arch': arch, 'flavour': FLAVOUR, 'minutes': minutes, 'seed': seed,
+    return {'command': f'make soak MINUTES={minutes} ARCH={arch} SEED={seed}',
+            'arch': arch, 'flavour': FLAVOUR, 'minutes': minutes, 'seed': seed,
             'hotplugs': counts.pop('hotplug', 0), 'kills': counts.pop('kill', 0),
-            'operations': counts, 'splats': len(splats), 'leaks': results.leaks}
+            'vms': counts.pop('vm', 0), 'operations': counts, 'splats': len(splats),
+            'leaks': results.leaks}
 
 
 def main():
@@ -82,7 +87,7 @@ def main():
     image = build.build(arch, FLAVOUR, 'patched')
     has_vfio = bool(load_machine(arch)['devices'])
     tests = [{'name': 'soak', 'program': 'soak', 'arguments': f'{minutes} {seed} $BDFS',
-              'skips': [] if has_vfio else LACKING}]
+              'skips': SKIPS[arch]}]
     results = Counts(tests)
     options = Options(cpus=4, memory='4G', append=PATIENCE,
                       devices=DEVICES if has_vfio else None)
@@ -94,10 +99,8 @@ def main():
     if ended.status in (guest.LOST, guest.SPLAT):
         print(f'FAILED {arch} {FLAVOUR}: {ended.message}\n{ended.detail}')
         counts['failed'] += 1
-    path = BUILD / 'bench' / f'soak-{arch}.json'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    measure.save({'command': f'make soak MINUTES={minutes} ARCH={arch} SEED={seed}',
-                  'rows': [row_of(arch, minutes, seed, results, ended)]}, path)
-    print(f'{shown(path)}, {shown(Path(ended.folder))}, seed {seed}')
+    soak_record.record([row_of(arch, minutes, seed, results, ended)])
+    table.write()
+    print(f'{shown(Path(ended.folder))}, seed {seed}')
     print(test.closing(counts))
     return ended.status or (guest.FAILED if counts['failed'] else guest.OK)

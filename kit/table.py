@@ -3,7 +3,7 @@
 import re
 import textwrap
 
-from kit import measure, topics
+from kit import measure, soak_record, topics
 from kit.common import SERIES, TOP, die, shown
 
 COVER_ROWS, COVER_COLUMNS = 16, 75    # what a mail can carry
@@ -94,17 +94,20 @@ def markdown(data):
 
 
 def filled(page):
-    """A page's text with the table of each topic between its marks."""
+    """A page's text with the table of each topic, and of the soaks, between its marks."""
     def fill(found):
         data = measure.load(found[2]) if found[2] in topics.measured() else None
         table = markdown(data) if data else f'Not measured yet: `make bench TOPIC={found[2]}`'
         return f'{found[1]}\n{table}\n{found[3]}'
-    return re.sub(r'(<!-- bench (\S+) -->)\n.*?(<!-- end -->)', fill, page, flags=re.S)
+    page = re.sub(r'(<!-- bench (\S+) -->)\n.*?(<!-- end -->)', fill, page, flags=re.S)
+    soaks = soak_record.tables() if '<!-- soak -->' in page else ''
+    return re.sub(r'(<!-- soak -->)\n.*?(<!-- end -->)', rf'\1\n{soaks}\n\2', page, flags=re.S)
 
 
 def pages():
-    return [page for page in (TOP / 'README.md', *(SERIES / topic / 'README.md'
-                                                   for topic in topics.order())) if page.exists()]
+    own = TOP / 'README.md', TOP / 'soak' / 'README.md'
+    return [page for page in (*own, *(SERIES / topic / 'README.md' for topic in topics.order()))
+            if page.exists()]
 
 
 def write(_=None):

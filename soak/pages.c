@@ -34,6 +34,7 @@
 
 static size_t page, pmd, size;
 static bool shmem;	/* each process its own */
+static int first_slot;
 
 /* Four bytes: more may be seen half written */
 static uint32_t tag(const char *at)
@@ -72,7 +73,7 @@ static void vmsplice_one(int fds[2])
 static void read_one(void)
 {
 	char *at = random_page();
-	pid_t pid = shared->victims[MAX_VICTIMS - 1 - rnd(PROCESSES)].pid;
+	pid_t pid = shared->victims[first_slot + rnd(PROCESSES)].pid;
 	uint32_t value;
 	struct iovec to = { &value, sizeof(value) }, from = { at, sizeof(value) };
 
@@ -231,6 +232,7 @@ void pages_director(const char *bdf, int slot)
 	page = sysconf(_SC_PAGESIZE);
 	pmd = strtoul(text, NULL, 10);
 	size = 2 * pmd;
+	first_slot = slot;
 	while (!over()) {
 		for (int i = 0; i < PROCESSES; i++) {
 			if (shared->victims[slot + i].pid && !reaped(slot + i))

@@ -34,16 +34,18 @@ struct actor {
 	const char *name;
 	void (*run)(const char *bdf, int slot);
 	int slot;	/* of its victims; its random sequence hangs on it, too */
+	bool maps;	/* through a device */
 	const char *bdf;
 	pid_t pid;
 };
 
 static struct actor actors[] = {
-	{ "type1", type1_director, 0 },
-	{ "type1", type1_director, MAPPERS },
-	{ "iommufd", iommufd_director, 2 * MAPPERS },
+	{ "type1", type1_director, 0, true },
+	{ "type1", type1_director, MAPPERS, true },
+	{ "iommufd", iommufd_director, 2 * MAPPERS, true },
 	{ "pages", pages_director, 3 * MAPPERS },
-	{ "dma", dma_director, MAX_VICTIMS },
+	{ "vms", vms_director, MAX_VICTIMS - VMS },
+	{ "dma", dma_director, MAX_VICTIMS, true },
 	{ "trouble", trouble, MAX_VICTIMS + 1 },
 	{ "hotplug", hotplug, MAX_VICTIMS + 2 },
 };
@@ -53,7 +55,7 @@ static struct actor actors[] = {
 static const char *const count_names[NR_COUNTS] = {
 	[TYPE1] = "type1", [IOMMUFD] = "iommufd", [HELPER] = "helper", [DMA] = "dma",
 	[FORK] = "fork", [EXEC] = "exec", [COLLAPSE] = "collapse", [SPLIT] = "split",
-	[WALK] = "walk", [HOTPLUG] = "hotplug", [KILL] = "kill", [STOP] = "stop",
+	[WALK] = "walk", [VM] = "vm", [HOTPLUG] = "hotplug", [KILL] = "kill", [STOP] = "stop",
 	[FREEZE] = "freeze", [MIGRATE] = "migrate", [LIMIT] = "limit",
 };
 
@@ -241,6 +243,21 @@ static unsigned long huge_pages_in_use(void)
 	       value_in("/proc/meminfo", "HugePages_Rsvd:");
 }
 
+/* In kB. IOMMUs' are counted together with them, of which there are none beside VMs */
+static unsigned long stage2_tables(void)
+{
+	return has_vms() ? value_in("/proc/meminfo", "SecPageTables:") : 0;
+}
+
+static bool can_act(struct actor *actor)
+{
+	if (actor->run == hotplug)
+		return has_hotplug();
+	if (actor->run == vms_director)
+		return has_vms();
+	return !actor->maps || actor->bdf;
+}
+
 static void start(struct actor *actor)
 {
 	actor->pid = fork();
@@ -362,6 +379,8 @@ static void check_counts(bool devices)
 			reason = "no device on vfio-pci";
 		else if (!shared->cgroups && (i == FREEZE || i == MIGRATE || i == LIMIT))
 			reason = "no memory controller";
+		else if (i == VM && !has_vms())
+			reason = "no VMs of arm64";
 		else if (i == HOTPLUG && !has_hotplug())
 			reason = "no CPU that can go";
 		else
@@ -377,7 +396,7 @@ static void check_counts(bool devices)
 static void check_left(bool devices, bool ended)
 {
 	long count = 0;
-	unsigned long huge = 0;
+	unsigned long huge = 0, tables = 0;
 	double late = now() + SETTLE_S;
 	bool empty;
 
@@ -388,7 +407,8 @@ static void check_left(bool devices, bool ended)
 		empty = remove_cgroups();
 		count = pinned();
 		huge = huge_pages_in_use();
-	} while ((!empty || count || huge) && now() < late && !usleep(500000));
+		tables = stage2_tables();
+	} while ((!empty || count || huge || tables) && now() < late && !usleep(500000));
 	if (shared->cgroups)
 		result(empty, "nobody is left in a cgroup");
 	else
@@ -405,6 +425,11 @@ static void check_left(bool devices, bool ended)
 		result(shared->balanced && !shared->unbalanced, "no memory is locked");
 	else
 		skipped("no memory is locked", "no device on vfio-pci");
+	printf("# %lu kB of page tables belong to VMs\n", tables);
+	if (has_vms())
+		result(!tables, "no page table of a VM is left");
+	else
+		skipped("no page table of a VM is left", "no VMs of arm64");
 	result(!shared->foreign, "every page had what was written there");
 	result(all_online(), "every CPU is online");
 }
@@ -446,11 +471,11 @@ static void prepare(uint64_t seed, int argc, char **argv)
 	write_text(KMEMLEAK, "scan=off");
 	write_text("/proc/sys/vm/nr_hugepages", "64");
 	shared->cgroups = make_cgroups();
-	if (argc == 4)
-		for (int i = 0; i < 4; i++)
-			actors[i < 3 ? i : 4].bdf = argv[i];
-	else if (argc)
+	if (argc && argc != 4)
 		errx(2, "four devices are needed, or none");
+	for (size_t i = 0; argc && i < NR_ACTORS; i++)
+		if (actors[i].maps)
+			actors[i].bdf = *argv++;
 }
 
 int main(int argc, char **argv)
@@ -462,12 +487,9 @@ int main(int argc, char **argv)
 		errx(2, "usage: soak MINUTES SEED [BDF...]");
 	prepare(strtoull(argv[2], NULL, 10), argc - 3, argv + 3);
 	printf("# seed %" PRIu64 "\n", shared->seed);
-	for (size_t i = 0; i < NR_ACTORS; i++) {
-		bool maps = i < 3 || i == 4;
-
-		if ((!maps || devices) && (actors[i].run != hotplug || has_hotplug()))
+	for (size_t i = 0; i < NR_ACTORS; i++)
+		if (can_act(&actors[i]))
 			start(&actors[i]);
-	}
 	while (now() < begin + 60 * atoi(argv[1])) {
 		reap();
 		usleep(200000);

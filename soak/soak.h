@@ -12,12 +12,13 @@
 /* What is counted, and has to have happened */
 enum count {
 	TYPE1, IOMMUFD, HELPER, DMA, FORK, EXEC, COLLAPSE, SPLIT, WALK,
-	HOTPLUG, KILL, STOP, FREEZE, MIGRATE, LIMIT, NR_COUNTS
+	VM, HOTPLUG, KILL, STOP, FREEZE, MIGRATE, LIMIT, NR_COUNTS
 };
 
 /* Processes that trouble strikes at, and of those the ones that map */
 #define MAPPERS 2	/* of a director */
-#define MAX_VICTIMS 8
+#define VMS 2
+#define MAX_VICTIMS 10
 
 struct victim {
 	pid_t pid;	/* 0: none */
@@ -61,6 +62,10 @@ void dma_director(const char *bdf, int slot);
 
 /* pages.c */
 void pages_director(const char *bdf, int slot);
+
+/* vms.c */
+bool has_vms(void);
+void vms_director(const char *bdf, int slot);
 
 /* trouble.c */
 bool make_cgroups(void);

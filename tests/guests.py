@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import io
-import json
 import shutil
 import subprocess
 import sys
@@ -18,7 +17,8 @@ from unittest import mock
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 from kit import (    # noqa: E402
-    boots, checks, console, guest, measure, qemu, report, soak, table, test)
+    boots, build, checks, console, differ, guest, measure, qemu, report, soak, soak_record, table,
+    test)
 from kit.common import LINUX, TERMINATED, die, load_machine    # noqa: E402
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
@@ -81,6 +81,38 @@ class Bench(unittest.TestCase):
             self.assertEqual(booted, ['first', 'second', 'second'])
 
 
+class Build(unittest.TestCase):
+    def test_half_an_object_is_made_anew(self):
+        with tempfile.TemporaryDirectory() as top:
+            whole, half = Path(top) / 'whole.o', Path(top) / 'arch' / 'half.o'
+            half.parent.mkdir()
+            whole.write_text('an object')
+            half.touch()
+            build.drop_halves(Path(top))
+            self.assertEqual((whole.exists(), half.exists()), (True, False))
+
+
+class Differ(unittest.TestCase):
+    def test_first_difference_of_each_path(self):
+        base = ['100 type1 a 0', '200 type1 b 0', '100 iommufd c 0']
+        self.assertEqual(differ.compare(base, base), {'type1': None, 'iommufd': None})
+        found = differ.compare(base, [base[0], '200 type1 x 0', '100 iommufd y 1'])
+        self.assertIn('base 200 type1 b 0, patched 200 type1 x 0', found['type1'])
+        self.assertIn('patched 100 iommufd y 1', found['iommufd'])
+        # a kernel that stops halfway tells less
+        self.assertIn('nothing', differ.compare(base, base[:2])['iommufd'])
+
+    def test_longer_run_stays_recorded(self):
+        with tempfile.TemporaryDirectory() as top:
+            path = Path(top) / 'soak.json'
+            row = {'arch': 'arm64', 'flavour': 'debug', 'minutes': 60, 'seed': 1}
+            for minutes, kept in ((20, 20), (60, 60), (5, 60)):
+                soak_record.record([{**row, 'minutes': minutes}], path)
+                self.assertEqual([each['minutes'] for each in soak_record.load(path)], [kept])
+            soak_record.record([{'arch': 'arm64', 'iommu': 'smmuv3', 'calls_compared': 7}], path)
+            self.assertEqual(len(soak_record.load(path)), 2)
+
+
 class Soak(unittest.TestCase):
     def run_with(self, said, splat=''):
         """(exit status, recorded row) when the guest says that."""
@@ -93,12 +125,14 @@ class Soak(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as top, \
                 mock.patch.dict('os.environ', {'MINUTES': '1', 'SEED': '7', 'ARCH': 'x86_64'}), \
-                mock.patch.multiple(soak, BUILD=Path(top), program=lambda arch: ''), \
+                mock.patch.multiple(soak, program=lambda arch: ''), \
+                mock.patch.multiple(soak_record, PATH=Path(top) / 'soak.json'), \
+                mock.patch('kit.table.write'), \
                 mock.patch('kit.build.build'), mock.patch('kit.guest.run_guest', run_guest), \
                 contextlib.redirect_stdout(io.StringIO()):
             folder = Path(top)
             status = soak.main()
-            return status, json.loads((folder / 'bench/soak-x86_64.json').read_text())['rows'][0]
+            return status, soak_record.load()[0]
 
     @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
     def test_what_counts(self):

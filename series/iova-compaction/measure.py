@@ -16,7 +16,7 @@ from kit.qemu import Options
 # An instruction takes 1 << SHIFT ns of guest time. A CPU that waits in a loop lets all others have
 # a look first: 100 ms of that at boot take minutes with 64 CPUs, unless instructions take longer.
 # The module gives times as if each took 1 ns.
-SHIFT = {64: 3}
+SHIFT = {64: 3, 128: 4}
 # Loops of that kind which can do without: calibrating delays, waiting for each CPU that starts.
 # 1 GHz, HZ=250.
 APPEND = 'slab_nomerge lpj=4000000 cpu_init_udelay=0'
@@ -29,6 +29,7 @@ JOBS = {    # by CPUs
     2: (*BURSTS, 'hits', 'shift'),
     16: (*BURSTS, 'hits', 'shift', 'full', *RETURNS),
     64: (*BURSTS, *RETURNS),
+    128: ('pass',),
 }
 INTERVAL = 3    # seconds from pass to pass
 LABELS = {    # metric: words; "after" is after the burst
@@ -110,6 +111,41 @@ def boot_once(tree, image, file, jobs, cpus):
     return figures, series, ended.accelerator
 
 
+def text_of(name, folder):
+    """BEGIN-END of a function in the kernel; gcc may have split it."""
+    lines = sorted((folder / 'System.map').read_text().splitlines())
+    symbols = [line.split() for line in lines]
+    for (begin, _, symbol), (end, *_) in zip(symbols, symbols[1:]):
+        if symbol.split('.')[0] == name:
+            return f'{begin}-{end}'
+    return die(f'no {name} in {shown(folder)}/System.map')
+
+
+def compiled_plugin():
+    plugin = BUILD / 'iova-irqsoff.so'
+    step(None, ['gcc', '-O2', '-Wall', '-shared', '-fPIC', '-fvisibility=hidden', '-o', plugin,
+                Path(__file__).parent / 'irqsoff' / 'plugin.c'])
+    return plugin
+
+
+def longest_irqsoff(tree, image, file, plugin, cpus=16):
+    """The most instructions with interrupts off where a magazine is freed, while all drains and all
+    CPUs allocate: irqsoff/plugin.c."""
+    found, folder = BUILD / f'iova-irqsoff-{tree}', trees.out('x86_64', 'trace', tree)
+    code = text_of('iova_magazine_free_pfns', folder)
+    wait = text_of('queued_spin_lock_slowpath', folder)
+    job = '#!/bin/sh\nset -e\ninsmod /job/iova_bench.ko job=crowd\nrmmod iova_bench\n'
+    options = Options(cpus=cpus, memory='2G', devices=[], append=APPEND,
+                      qemu=['-plugin', f'file={plugin},code={code},wait={wait},out={found}'])
+    options.limits.boot, options.limits.silence = 600, 600
+    ended = guest.run_guest('x86_64', image, job, [file], options, name=f'bench-iova-{tree}',
+                            what=f'{tree}, {cpus} CPU(s): crowd')
+    if ended.status != guest.OK:
+        say(ended.detail)
+        die(f'{tree}: {ended.message}', ended.status)
+    return int(found.read_text())
+
+
 def row(metric, cpus, unit, base, patched, better='lower', **more):
     """ratio: how many times better patched is; none where it is nothing."""
     one, other = (base, patched) if better == 'lower' else (patched, base)
@@ -130,13 +166,19 @@ def row(metric, cpus, unit, base, patched, better='lower', **more):
 
 
 def rows_of_bursts(cpus, base, patched):
-    """Of job=burst: `at SECONDS RANGES MAGAZINES`."""
+    """Of job=burst: `at SECONDS RANGES MAGAZINES`, and what a miss takes then."""
     rows = []
-    for (after, ranges, magazines), (_, *other) in zip(base['at'], patched['at']):
+    before = dict(zip(('base', 'patched'),
+                      (each[0]['uncached_alloc_ns_before'] for each in (base, patched))))
+    for (after, ranges, magazines), (_, *other) in zip(base[1]['at'], patched[1]['at']):
         rows.append(row('idle_ranges', cpus, 'ranges', ranges, other[0], after_s=after))
         if after in (10, 60):
             rows.append(row('idle_magazines', cpus, 'magazines', magazines, other[1],
                             after_s=after))
+    for after in (10, 60):
+        name = f'uncached_alloc_ns_{after}'
+        rows.append(row('uncached_alloc_ns', cpus, 'ns', base[0][name], patched[0][name],
+                        after_s=after, before=before))
     return rows
 
 
@@ -181,6 +223,16 @@ def rows_of_shifts(cpus, one, other):
     return rows
 
 
+def row_of_crowds(images, modules, runs=3):
+    """Not of one thread, so that figures differ from boot to boot."""
+    plugin = compiled_plugin()
+    pairs = [[longest_irqsoff(tree, images[tree], modules[tree], plugin) / 1000
+              for tree in ('base', 'patched')] for _ in range(runs)]
+    ratios = [round(one / other, 4) for one, other in pairs]
+    return row('max_irqsoff_us', 16, 'us', *map(median, zip(*pairs)), runs=runs, min=min(ratios),
+               max=max(ratios), during='drain all, all CPUs allocate', all=pairs)
+
+
 def rows_of(cpus, base, patched):
     """base, patched: what boot_once() gave for that many CPUs."""
     one, other, rows = base[0], patched[0], []
@@ -194,14 +246,8 @@ def rows_of(cpus, base, patched):
                 rows.append(row('max_irqsoff_us', 1, 'us', *late,
                                 during=name.removeprefix('irqsoff_ns_')))
         return rows
-    rows += rows_of_bursts(cpus, base[1], patched[1])
-    before = {
-        tree: each['uncached_alloc_ns_before'] for tree, each in (('base', one), ('patched', other))
-    }
-    for after in (10, 60):
-        name = f'uncached_alloc_ns_{after}'
-        rows.append(row('uncached_alloc_ns', cpus, 'ns', one[name], other[name], after_s=after,
-                        before=before))
+    if 'at' in base[1]:
+        rows += rows_of_bursts(cpus, base, patched)
     for name, unit in (
         ('idle_wakeups_per_min', 'passes'),
         ('pass_instructions', 'instructions'),
@@ -250,7 +296,7 @@ def measure(runs=1, rounds=1):
     # a guest with -icount is one thread of the host, and knows no time but its own
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         got = dict(zip(boots, pool.map(boot, *zip(*boots))))
-    rows = []
+    rows = [row_of_crowds(images, modules)]
     for cpus in JOBS:
         rows += rows_of(cpus, *(got[tree, cpus][:2] for tree in trees))
     accelerator = got[boots[0]][2]
@@ -299,15 +345,10 @@ def cover(each):
 
 
 def note(data):
-    many = max(each['cpus'] for each in data['rows'] if each['metric'] == 'idle_ranges')
-    longer = (
-        f'; with {many} CPUs one in {1 << SHIFT[many]} ns, and times are divided by that'
-        if many in SHIFT
-        else ''
-    )
+    longer = ', '.join(f'with {cpus} CPUs one in {1 << SHIFT[cpus]} ns' for cpus in SHIFT)
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}, time = instructions executed '
-        f'(-icount{longer}): figures repeat. The burst: every CPU '
+        f'(-icount; {longer}, and times are divided by that): figures repeat. The burst: every CPU '
         f'in turn allocates and frees 1,024 ranges of each of six sizes. Burst again, and kept: '
         f'all CPUs at the same time allocate 256 of each size and free them; the instructions are '
         f'those of all CPUs, waiting included. `{data["command"]}`'

@@ -2,7 +2,7 @@
 /*
  * Workloads on an IOVA domain of their own, the same on any v7.3 kernel:
  *
- *   insmod iova_bench.ko job=burst|steady|hits|shift|running|irqsoff|return|pass|full
+ *   insmod iova_bench.ko job=burst|steady|hits|shift|running|irqsoff|return|pass|full|crowd
  *
  * Figures go to the kernel log, a line each: "iova_bench: NAME VALUE". In a guest
  * whose time is the number of instructions, so are the nanoseconds here; where
@@ -98,9 +98,11 @@ static void on_work_start(void *data, struct work_struct *work)
 /* One at a time: where this is looked at, only one of the base's works is due, one for each size. */
 static void on_work_end(void *data, struct work_struct *work, void *func)
 {
+	u64 end = instructions();
+
 	if (is_pass(func))
 		pass_took[atomic_long_inc_return(&passes) % ARRAY_SIZE(pass_took)] =
-			instructions() - pass_start;
+			end - pass_start;
 }
 
 static int cmp_took(const void *one, const void *other)
@@ -428,6 +430,39 @@ static void job_pass(void)
 	pr_info("pass_instructions %llu\n", pass_median());
 }
 
+/* For plugin.c of irqsoff/ */
+static void marker(void)
+{
+	asm volatile("xchg %%r15, %%r15" ::: "memory");
+}
+
+static void many_of_each(struct work_struct *work)
+{
+	u64 start = ktime_get_ns();
+
+	while (ktime_get_ns() - start < 15 * NSEC_PER_SEC) {
+		a_few_of_each(NULL);
+		usleep_range(1000, 1100);
+	}
+}
+
+/* What a burst has cached drains, of all sizes, while all CPUs go on to use a little */
+static void job_crowd(void)
+{
+	of_cpu = vcalloc(nr_cpu_ids, sizeof(*of_cpu));
+	if (!of_cpu)
+		return;
+	burst_of_all();
+	marker();
+	burst();
+	alloc_all(MAX_DEPTH, 1);
+	free_all(MAX_DEPTH, 1);
+	on_all_cpus(many_of_each);
+	marker();
+	pr_info("crowd_left %lu\n", ranges());
+	vfree(of_cpu);
+}
+
 static void job_steady(void)
 {
 	const unsigned long rounds = 4000, pairs = 1000;
@@ -678,6 +713,7 @@ static const struct {
 	{ "return", job_return },
 	{ "pass", job_pass },
 	{ "full", job_full },
+	{ "crowd", job_crowd },
 };
 
 static int __init bench_init(void)
@@ -695,7 +731,7 @@ static int __init bench_init(void)
 	if (ret)
 		return ret;
 	/* not where instructions are counted */
-	probed = strcmp(job, "steady") && strcmp(job, "return");
+	probed = strcmp(job, "steady") && strcmp(job, "return") && strcmp(job, "crowd");
 	if (probed) {
 		register_trace_kmem_cache_alloc(on_alloc, NULL);
 		register_trace_kmem_cache_free(on_free, NULL);

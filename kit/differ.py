@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make differ: random calls of VFIO's type1 and of iommufd, the same ones on the base and on the
+patched kernel: both have to tell user space the same, behind each IOMMU.
+
+Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 the kernels differ, or that of a
+guest.
+"""
+import os
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
+
+from kit import build, guest, soak, soak_record, table
+from kit.common import TOP, die, say
+from kit.measure import TREES
+from kit.qemu import Options
+from kit.test import closing
+
+IOMMUS = (('x86_64', 'intel'), ('x86_64', 'amd'), ('x86_64', 'virtio'), ('arm64', 'smmuv3'))
+JOB = '''#!/bin/sh
+set -e
+device=/sys/bus/pci/devices/$BDF
+random_maps type1 /dev/vfio/$(basename $(readlink $device/iommu_group)) {calls} {seed}
+random_maps iommufd /dev/vfio/devices/$(ls $device/vfio-dev) {calls} {seed}
+'''
+
+
+def told(tree, arch, iommu, job, image, file):
+    """The lines that the calls have printed on a kernel."""
+    options = Options(cpus=2, memory='3G', iommu=iommu, append='hugepagesz=2M hugepages=128',
+                      devices=['igb'])
+    options.limits.silence, options.limits.total = 900, 7200
+    ended = guest.run_guest(arch, image, job, [file], options, name=f'differ-{iommu}-{tree}',
+                            what=f'{iommu}, {tree}')
+    if ended.status != guest.OK:
+        say(ended.detail)
+        die(f'{iommu}, {tree}: {ended.message}', ended.status)
+    return ended.results().splitlines()
+
+
+def compare(base, patched):
+    """{path: the first line that differs, or None} for the paths that the base's lines name."""
+    found = {line.split()[1]: None for line in base}
+    for one, other in zip_longest(base, patched, fillvalue='nothing'):
+        path = (one if one != 'nothing' else other).split()[1]
+        if one != other and not found.get(path):
+            found[path] = f'base {one}, patched {other}'
+    return found
+
+
+def differ(arch, iommu, calls, seed, pool):
+    """One IOMMU's row, results printed."""
+    file = soak.program(arch, 'random_maps', TOP / 'soak' / 'random')
+    images = [build.build(arch, 'plain', tree) for tree in TREES]
+    job = JOB.format(calls=calls, seed=seed)
+    base, patched = pool.map(lambda tree, image: told(tree, arch, iommu, job, image, file),
+                             TREES, images)
+    if not base:
+        die(f'{iommu}: no call was made')
+    found = compare(base, patched)
+    for path, difference in found.items():
+        print(f'  {"not ok" if difference else "ok":6} {iommu}: {path}, {calls} calls'
+              f'{": " + difference if difference else ""}', flush=True)
+    return {'command': f'make differ IOMMU={iommu} CALLS={calls} SEED={seed}',
+            'arch': arch, 'iommu': iommu, 'seed': seed, 'calls_compared': calls * len(found),
+            'differences': sum(map(bool, found.values()))}
+
+
+def main():
+    calls, seed = soak.number('CALLS', 12500), soak.number('SEED', random.randrange(1, 1 << 32))
+    wanted = os.environ.get('IOMMU')
+    chosen = [each for each in IOMMUS if wanted in (None, '', each[1])] or \
+        die(f'no IOMMU {wanted} (known: {" ".join(iommu for _, iommu in IOMMUS)})')
+    say(f'differ: {calls} calls each, SEED={seed}')
+    with ThreadPoolExecutor(2) as pool:
+        rows = [differ(arch, iommu, calls, seed, pool) for arch, iommu in chosen]
+    soak_record.record(rows)
+    table.write()
+    counts = Counter()
+    for row in rows:
+        counts['failed'] += row['differences']
+        counts['passed'] += 2 - row['differences']
+    print(closing(counts))
+    return guest.FAILED if counts['failed'] else guest.OK

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Maps and unmaps at random, valid calls and broken ones, and prints what user
+ * space is told: for every 100 calls a number made of their errno and sizes and of
+ * how much is pinned and locked after each. Two kernels that print the same for a
+ * seed told the same.
+ *
+ *   random_maps type1 /dev/vfio/GROUP CALLS SEED
+ *   random_maps iommufd /dev/vfio/devices/vfioN CALLS SEED
+ */
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/capability.h>
+#include <linux/iommufd.h>
+#include <linux/vfio.h>
+
+#define PAGE 4096UL
+#define MIB (1UL << 20)
+#define PART (40UL * MIB)
+#define MEMORY (4 * PART)	/* 4K, THP, memfd and hugetlb, with holes */
+#define THREADED (128 * MIB)	/* what several threads map */
+#define IOVA (4UL << 30)
+#define WINDOW (256 * MIB)
+#define KEPT 64
+
+struct range {
+	uint64_t iova;
+	uint64_t size;
+};
+
+static uint64_t state, hash;
+static int fd, iommufd = -1;
+static uint32_t ioas;
+static struct range kept[KEPT];
+static int mapped, refused, unmapped, copied, large, short_of;	/* short_of: the limit */
+
+static uint64_t rnd(uint64_t below)
+{
+	state = state * 6364136223846793005 + 1442695040888963407;
+	return (state >> 33) % below;
+}
+
+static void tell(uint64_t value)
+{
+	hash = (hash ^ value) * 1099511628211;
+}
+
+static uint64_t pinned(void)
+{
+	uint64_t value, acquired = 0, released = 0;
+	int refresh = open("/proc/sys/vm/stat_refresh", O_WRONLY);
+	char name[64];
+	FILE *file;
+
+	/* Counted by CPU, and added up now and then */
+	if (refresh < 0 || write(refresh, "1", 1) != 1)
+		err(1, "stat_refresh");
+	close(refresh);
+	file = fopen("/proc/vmstat", "r");
+	if (!file)
+		err(1, "vmstat");
+	while (fscanf(file, "%63s %" SCNu64, name, &value) == 2) {
+		if (!strcmp(name, "nr_foll_pin_acquired"))
+			acquired = value;
+		if (!strcmp(name, "nr_foll_pin_released"))
+			released = value;
+	}
+	fclose(file);
+	return acquired - released;
+}
+
+static void open_type1(const char *path)
+{
+	int group = open(path, O_RDWR);
+
+	fd = open("/dev/vfio/vfio", O_RDWR);
+	if (fd < 0 || group < 0 || ioctl(group, VFIO_GROUP_SET_CONTAINER, &fd) ||
+	    ioctl(fd, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
+		err(1, "%s", path);
+}
+
+static void open_iommufd(const char *path)
+{
+	struct vfio_device_bind_iommufd bind = { .argsz = sizeof(bind) };
+	struct vfio_device_attach_iommufd_pt attach = { .argsz = sizeof(attach) };
+	struct iommu_ioas_alloc alloc = { .size = sizeof(alloc) };
+
+	iommufd = open("/dev/iommu", O_RDWR);
+	fd = open(path, O_RDWR);
+	bind.iommufd = iommufd;
+	if (fd < 0 || iommufd < 0 || ioctl(fd, VFIO_DEVICE_BIND_IOMMUFD, &bind) ||
+	    ioctl(iommufd, IOMMU_IOAS_ALLOC, &alloc))
+		err(1, "%s", path);
+	ioas = alloc.out_ioas_id;
+	attach.pt_id = ioas;
+	if (ioctl(fd, VFIO_DEVICE_ATTACH_IOMMUFD_PT, &attach))
+		err(1, "attach");
+}
+
+/* In kB, of this process */
+static uint64_t status_of(const char *key)
+{
+	size_t length = strlen(key);
+	uint64_t value = 0;
+	char line[256];
+	FILE *file = fopen("/proc/self/status", "r");
+
+	if (!file)
+		err(1, "status");
+	while (fgets(line, sizeof(line), file))
+		if (!strncmp(line, key, length))
+			value = strtoull(line + length, NULL, 10);
+	fclose(file);
+	return value;
+}
+
+/* Mostly to be read and written; both say the same with the same bits */
+static uint32_t random_flags(void)
+{
+	return rnd(16) ? VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE : rnd(16);
+}
+
+static uint32_t iommufd_flags(uint32_t flags)
+{
+	return IOMMU_IOAS_MAP_FIXED_IOVA |
+	       (flags & VFIO_DMA_MAP_FLAG_READ ? IOMMU_IOAS_MAP_READABLE : 0) |
+	       (flags & VFIO_DMA_MAP_FLAG_WRITE ? IOMMU_IOAS_MAP_WRITEABLE : 0) |
+	       (flags & 8 ? 1U << 31 : 0);
+}
+
+static int map(uint64_t vaddr, struct range range)
+{
+	uint32_t flags = random_flags();
+	struct vfio_iommu_type1_dma_map type1 = {
+		.argsz = sizeof(type1),
+		.flags = flags,
+		.vaddr = vaddr,
+		.iova = range.iova,
+		.size = range.size,
+	};
+	struct iommu_ioas_map two = {
+		.size = sizeof(two),
+		.flags = iommufd_flags(flags),
+		.ioas_id = ioas,
+		.user_va = vaddr,
+		.iova = range.iova,
+		.length = range.size,
+	};
+	int failed = iommufd < 0 ? ioctl(fd, VFIO_IOMMU_MAP_DMA, &type1) :
+				   ioctl(iommufd, IOMMU_IOAS_MAP, &two);
+
+	return failed ? errno : 0;
+}
+
+/* Another mapping of the same pages: their PFNs come from the first domain */
+static int copy(struct range range, uint64_t iova)
+{
+	struct iommu_ioas_copy args = {
+		.size = sizeof(args),
+		.flags = IOMMU_IOAS_MAP_FIXED_IOVA | IOMMU_IOAS_MAP_READABLE |
+			 IOMMU_IOAS_MAP_WRITEABLE,
+		.dst_ioas_id = ioas,
+		.src_ioas_id = ioas,
+		.length = range.size,
+		.dst_iova = iova,
+		.src_iova = range.iova,
+	};
+
+	return ioctl(iommufd, IOMMU_IOAS_COPY, &args) ? errno : 0;
+}
+
+static int unmap(struct range range, uint64_t *size)
+{
+	struct vfio_iommu_type1_dma_unmap type1 = {
+		.argsz = sizeof(type1),
+		.iova = range.iova,
+		.size = range.size,
+	};
+	struct iommu_ioas_unmap two = {
+		.size = sizeof(two),
+		.ioas_id = ioas,
+		.iova = range.iova,
+		.length = range.size,
+	};
+	int failed = iommufd < 0 ? ioctl(fd, VFIO_IOMMU_UNMAP_DMA, &type1) :
+				   ioctl(iommufd, IOMMU_IOAS_UNMAP, &two);
+
+	*size = iommufd < 0 ? type1.size : two.length;
+	return failed ? errno : 0;
+}
+
+static char *memory(void)
+{
+	int memfd = memfd_create("random_maps", 0);
+	char *at = mmap(NULL, MEMORY + 2 * MIB, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (at == MAP_FAILED || memfd < 0 || ftruncate(memfd, PART))
+		err(1, "memory");
+	at = (char *)(((uintptr_t)at + 2 * MIB - 1) & ~(2 * MIB - 1));
+	madvise(at, PART, MADV_NOHUGEPAGE);
+	madvise(at + PART, PART, MADV_HUGEPAGE);
+	if (mmap(at + 2 * PART, PART, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd,
+		 0) == MAP_FAILED ||
+	    mmap(at + 3 * PART, PART, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS |
+		 MAP_FIXED | MAP_HUGETLB, -1, 0) == MAP_FAILED)
+		err(1, "memory");
+	/* Every other page first, so that no two of them are contiguous */
+	for (size_t odd = 0; odd < 2; odd++)
+		for (size_t pos = odd * PAGE; pos < MEMORY; pos += 2 * PAGE)
+			at[pos] = 1;
+	/* Not in all ranges of THREADED and more, as these are the last of it */
+	munmap(at + 20 * MIB, PAGE);
+	mprotect(at + 21 * MIB + 7 * PAGE, 3 * PAGE, PROT_READ);
+	mprotect(at + 22 * MIB, PAGE, PROT_NONE);
+	return at;
+}
+
+static void child(char *base)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		err(1, "fork");
+	if (!pid) {
+		for (int i = 0; i < 16; i++)
+			base[PART + i * PAGE] = 1;
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+}
+
+/* The limit holds for who has not CAP_IPC_LOCK: a little more than what is locked now */
+static void limit(bool limited)
+{
+	struct rlimit most = { RLIM_INFINITY, RLIM_INFINITY };
+	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
+	struct __user_cap_data_struct caps[2];
+
+	if (limited)
+		most.rlim_cur = (status_of("VmLck:") + status_of("VmPin:")) * 1024 +
+				rnd(1UL << rnd(15)) * PAGE;
+	if (setrlimit(RLIMIT_MEMLOCK, &most) || syscall(SYS_capget, &head, caps))
+		err(1, "limit");
+	caps[0].effective = caps[0].permitted & ~(limited ? 1U << CAP_IPC_LOCK : 0);
+	if (syscall(SYS_capset, &head, caps))
+		err(1, "capset");
+}
+
+/* What happens to the memory, mapped or not */
+static void change(char *base)
+{
+	uint64_t size = (rnd(1UL << rnd(14)) + 1) * PAGE;
+	uint64_t from = rnd((3 * PART - size) / PAGE) * PAGE;
+
+	switch (rnd(4)) {
+	case 0:
+		child(base);
+		break;
+	case 1:
+		limit(true);
+		break;
+	case 2:
+		limit(false);
+		break;
+	default:
+		/* Absent now: a map brings it back */
+		madvise(base + from, size, MADV_DONTNEED);
+	}
+}
+
+static struct range random_range(void)
+{
+	struct range range = { IOVA + rnd(WINDOW / PAGE) * PAGE };
+
+	switch (rnd(16)) {
+	case 0:
+		range.size = rnd(3) * 1000;
+		break;
+	case 1:
+		range.iova = -(rnd(4) + 1) * PAGE;
+		range.size = (rnd(6) + 1) * PAGE;
+		break;
+	case 2:
+		range.size = rnd(WINDOW / PAGE) * PAGE;
+		break;
+	default:
+		range.size = (rnd(1UL << rnd(13)) + 1) * PAGE;
+	}
+	return range;
+}
+
+/* Nothing else is in the window then; of absent pages there is more to do */
+static int map_large(char *base, uint64_t *size)
+{
+	struct range range = { IOVA, THREADED + rnd((MEMORY - THREADED) / PAGE) * PAGE };
+	int result;
+
+	unmap((struct range){ IOVA, WINDOW }, size);
+	if (rnd(2))
+		madvise(base, 3 * PART, MADV_DONTNEED);
+	result = map((uintptr_t)base + MEMORY - range.size, range);
+	large += !result;
+	if (!result)
+		kept[0] = range;
+	return result;
+}
+
+/* Its result; @size is what an unmap says that it has unmapped */
+static int call_one(char *base, uint64_t *size)
+{
+	struct range *one = &kept[rnd(KEPT)], range;
+	uint64_t vaddr = (uintptr_t)base + rnd(MEMORY / PAGE) * PAGE;
+	int what = rnd(9), result;
+
+	if (!rnd(64))
+		return map_large(base, size);
+	if (what == 8) {
+		change(base);
+		return 0;
+	}
+	if (what < 4) {
+		range = random_range();
+		result = map(vaddr + (rnd(32) ? 0 : 8), range);
+		if (!result)
+			*one = range;
+		mapped += !result;
+		refused += !!result;
+		short_of += result == ENOMEM;
+		return result;
+	}
+	if (what == 4 && iommufd >= 0) {
+		result = copy(*one, random_range().iova);
+		copied += !result;
+		return result;
+	}
+	result = unmap(what < 7 ? *one : random_range(), size);
+	unmapped += !result && *size;
+	return result;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t before, size;
+	char *base;
+	int calls;
+
+	if (argc != 5)
+		errx(2, "usage: random_maps type1|iommufd PATH CALLS SEED");
+	calls = atoi(argv[3]);
+	state = strtoull(argv[4], NULL, 10);
+	if (strcmp(argv[1], "iommufd"))
+		open_type1(argv[2]);
+	else
+		open_iommufd(argv[2]);
+	base = memory();
+	before = pinned();
+
+	for (int call = 1; call <= calls; call++) {
+		size = 0;
+		tell(call_one(base, &size));
+		tell(size);
+		tell(pinned() - before);
+		tell(status_of("VmLck:"));
+		tell(status_of("VmPin:"));
+		if (call % 100 == 0 || call == calls)
+			printf("%d %s %016" PRIx64 " %" PRIu64 "\n", call, argv[1], hash,
+			       pinned() - before);
+	}
+	printf("all %s mapped %d large %d refused %d (%d for the limit) unmapped %d copied %d\n",
+	       argv[1], mapped, large, refused, short_of, unmapped, copied);
+	if (calls >= 1000 && (!mapped || !large || !refused || !short_of || !unmapped ||
+			      (iommufd >= 0 && !copied)))
+		errx(1, "%s: something never happened", argv[1]);
+	return 0;
+}

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Virtual machines whose vCPUs write to their memory while the process discards
+ * parts of it, protects it, forks, deletes and adds the memslot, and reads which
+ * pages are dirty. They go with their process, which exits or is killed. A page
+ * is zero or has its guest physical address.
+ */
+#define _GNU_SOURCE
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include <linux/kvm.h>
+
+#include "soak.h"
+
+#ifdef __aarch64__
+
+#define MIB (1UL << 20)
+#define MEMORY (96 * MIB)
+#define HUGE_SIZE (2 * MIB)
+#define VCPUS 2
+#define CODE (1UL << 30)	/* guest physical addresses: the program, */
+#define RAM (2UL << 30)		/* what it writes to, */
+#define MMIO (3UL << 30)	/* and nothing */
+#define STRIDE 4096
+
+/* x0: from, x1: to, x2: bytes from store to store, x3: MMIO once round */
+extern const char guest_begin[], guest_end[];
+
+asm(".pushsection .rodata\n"
+    "guest_begin:\n"
+    "0:	mov	x4, x0\n"
+    "1:	str	x4, [x4]\n"
+    "	add	x4, x4, x2\n"
+    "	cmp	x4, x1\n"
+    "	b.lo	1b\n"
+    "	str	x4, [x3]\n"
+    "	b	0b\n"
+    "guest_end:\n"
+    ".popsection\n");
+
+static int vm;
+static char *memory;
+static unsigned long page;
+
+static void set_slot(uint32_t slot, uint32_t flags, uint64_t gpa, uint64_t size, void *at)
+{
+	struct kvm_userspace_memory_region region = {
+		.slot = slot,
+		.flags = flags,
+		.guest_phys_addr = gpa,
+		.memory_size = size,
+		.userspace_addr = (uintptr_t)at,
+	};
+
+	if (ioctl(vm, KVM_SET_USER_MEMORY_REGION, &region))
+		err(1, "memslot %u", slot);
+}
+
+static void set_register(int vcpu, uint64_t index, uint64_t value)
+{
+	struct kvm_one_reg reg = {
+		.id = KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE | index,
+		.addr = (uintptr_t)&value,
+	};
+
+	if (ioctl(vcpu, KVM_SET_ONE_REG, &reg))
+		err(1, "KVM_SET_ONE_REG");
+}
+
+static int make_vcpu(int number)
+{
+	uint64_t from = RAM + number * (MEMORY / VCPUS);
+	uint64_t values[] = { from, from + MEMORY / VCPUS, STRIDE, MMIO };
+	struct kvm_vcpu_init init;
+	int vcpu = ioctl(vm, KVM_CREATE_VCPU, number);
+
+	if (vcpu < 0 || ioctl(vm, KVM_ARM_PREFERRED_TARGET, &init) ||
+	    ioctl(vcpu, KVM_ARM_VCPU_INIT, &init))
+		err(1, "vCPU %d", number);
+	for (int i = 0; i < 4; i++)
+		set_register(vcpu, KVM_REG_ARM_CORE_REG(regs.regs[i]), values[i]);
+	set_register(vcpu, KVM_REG_ARM_CORE_REG(regs.pc), CODE);
+	return vcpu;
+}
+
+/* A store where no slot is returns, as MMIO. EFAULT: the page may not be written right now */
+static void *run(void *arg)
+{
+	int vcpu = *(int *)arg;
+
+	while (!ioctl(vcpu, KVM_RUN, 0) || errno == EFAULT || errno == EINTR || errno == ENOMEM)
+		;
+	err(1, "KVM_RUN");
+}
+
+static void look(void)
+{
+	uint64_t at = rnd(MEMORY / STRIDE) * STRIDE;
+	uint64_t value = __atomic_load_n((uint64_t *)(memory + at), __ATOMIC_RELAXED);
+
+	if (value && value != RAM + at) {
+		add(&shared->foreign, 1);
+		printf("# guest page %#lx has %#lx\n", RAM + at, value);
+	}
+}
+
+static void child(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return;
+	if (!pid) {
+		for (int i = 0; i < 16; i++)
+			memory[rnd(MEMORY / page) * page] = 1;
+		_exit(0);
+	}
+	counted(FORK);
+	waitpid(pid, NULL, 0);
+}
+
+static void change(uint32_t *flags)
+{
+	static uint64_t dirty[MEMORY / 4096 / 64];
+	struct kvm_dirty_log log = { .slot = 1, .dirty_bitmap = dirty };
+	uint64_t pages = 1 + rnd(1UL << rnd(14)), from = rnd(MEMORY / page - pages + 1) * page;
+
+	switch (rnd(8)) {
+	case 0:
+		from = 0;
+		pages = MEMORY / page;
+		/* fallthrough */
+	case 1:
+	case 2:
+		madvise(memory + from, pages * page, MADV_DONTNEED);
+		break;
+	case 3:
+		if (mprotect(memory + from, pages * page, PROT_READ) ||
+		    mprotect(memory + from, pages * page, PROT_READ | PROT_WRITE))
+			err(1, "mprotect");
+		break;
+	case 4:
+		set_slot(1, 0, RAM, 0, memory);
+		rest(2);
+		set_slot(1, *flags, RAM, MEMORY, memory);
+		break;
+	case 5:
+		*flags ^= KVM_MEM_LOG_DIRTY_PAGES;
+		set_slot(1, *flags, RAM, MEMORY, memory);
+		break;
+	case 6:
+		if (*flags && ioctl(vm, KVM_GET_DIRTY_LOG, &log))
+			err(1, "KVM_GET_DIRTY_LOG");
+		break;
+	default:
+		child();
+	}
+}
+
+static void make_memory(void)
+{
+	char *code = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	memory = mmap(NULL, MEMORY + HUGE_SIZE, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (code == MAP_FAILED || memory == MAP_FAILED)
+		err(1, "mmap");
+	memory = (char *)(((uintptr_t)memory + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1));
+	madvise(memory, MEMORY, rnd(2) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	memcpy(code, guest_begin, guest_end - guest_begin);
+	__builtin___clear_cache(code, code + page);
+	set_slot(0, 0, CODE, page, code);
+	set_slot(1, 0, RAM, MEMORY, memory);
+}
+
+static void vm_main(void *arg)
+{
+	static int vcpus[VCPUS];
+	int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
+	uint32_t flags = 0;
+	pthread_t thread;
+
+	seed_random((uintptr_t)arg);
+	page = sysconf(_SC_PAGESIZE);
+	vm = ioctl(kvm, KVM_CREATE_VM, 0);
+	if (kvm < 0 || vm < 0)
+		err(1, "/dev/kvm");
+	make_memory();
+	for (int i = 0; i < VCPUS; i++) {
+		vcpus[i] = make_vcpu(i);
+		if (pthread_create(&thread, NULL, run, &vcpus[i]))
+			errx(1, "pthread_create");
+	}
+	counted(VM);
+	for (int changes = 20 + rnd(200); changes && !over(); changes--) {
+		change(&flags);
+		look();
+		rest(100);
+	}
+	/* Returns, and the vCPUs end with the process */
+}
+
+void vms_director(const char *bdf, int slot)
+{
+	uint64_t stream = (slot + 1) * 1000000UL;
+
+	(void)bdf;
+	while (!over()) {
+		for (int i = 0; i < VMS; i++)
+			if (!shared->victims[slot + i].pid || reaped(slot + i))
+				spawn(slot + i, false, vm_main, (void *)stream++);
+		usleep(20000);
+	}
+	for (int i = 0; i < VMS; i++)
+		while (!reaped(slot + i))
+			usleep(20000);
+}
+
+bool has_vms(void)
+{
+	return !access("/dev/kvm", R_OK | W_OK);
+}
+
+#else
+
+void vms_director(const char *bdf, int slot)
+{
+	(void)bdf;
+	(void)slot;
+}
+
+/* The topic that is about VMs is arm64's */
+bool has_vms(void)
+{
+	return false;
+}
+
+#endif

@@ -59,18 +59,24 @@ def digest(*files):
     return whole.hexdigest()
 
 
+def journaled(what, key, measured):
+    """What measured() gives, or gave before a `make bench` was interrupted; it is JSON. key: words
+    that tell this boot from others."""
+    if not JOURNALS:
+        return measured()
+    found = JOURNALS[0].boots.get((what, *key))
+    if found:
+        say(f'{what}: measured already, by the make bench that did not end')
+        return found
+    found = measured()
+    JOURNALS[0].add((what, *key), found)
+    return found
+
+
 def figures_of(arch, image, job, files, options, what):
     """({metric: [numbers]}, accelerator) of one boot, from the job's lines `METRIC NUMBER`."""
-    if not JOURNALS:
-        return boot(arch, image, job, files, options, what)
-    key = what, repr(options), job, digest(image, *files)
-    figures = JOURNALS[0].boots.get(key)
-    if figures:
-        say(f'{what}: measured already, by the make bench that did not end')
-        return figures
-    figures = boot(arch, image, job, files, options, what)
-    JOURNALS[0].add(key, figures)
-    return figures
+    return journaled(what, (repr(options), job, digest(image, *files)),
+                     lambda: boot(arch, image, job, files, options, what))
 
 
 def boot(arch, image, job, files, options, what):

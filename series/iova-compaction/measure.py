@@ -11,12 +11,13 @@ from statistics import median
 
 from kit import build, guest, trees
 from kit.common import BUILD, die, load_machine, say, shown, step
+from kit.measure import digest, journaled
 from kit.qemu import Options
 
 # An instruction takes 1 << SHIFT ns of guest time. A CPU that waits in a loop lets all others have
 # a look first: 100 ms of that at boot take minutes with 64 CPUs, unless instructions take longer.
 # The module gives times as if each took 1 ns.
-SHIFT = {64: 3, 128: 4}
+SHIFT = {64: 3}
 # Loops of that kind which can do without: calibrating delays, waiting for each CPU that starts.
 # 1 GHz, HZ=250.
 APPEND = 'slab_nomerge lpj=4000000 cpu_init_udelay=0'
@@ -29,7 +30,6 @@ JOBS = {    # by CPUs
     2: (*BURSTS, 'hits', 'shift'),
     16: (*BURSTS, 'hits', 'shift', 'full', *RETURNS),
     64: (*BURSTS, *RETURNS),
-    128: ('pass',),
 }
 INTERVAL = 3    # seconds from pass to pass
 LABELS = {    # metric: words; "after" is after the burst
@@ -93,22 +93,19 @@ def boot_once(tree, image, file, jobs, cpus):
         qemu=['-icount', f'shift={shift},sleep=off'],
     )
     options.limits.boot, options.limits.silence, options.limits.total = 1800, 1800, 3600
-    ended = guest.run_guest(
-        'x86_64',
-        image,
-        job,
-        [file],
-        options,
-        name=f'bench-iova-{tree}',
-        what=f'{tree}, {cpus} CPU(s): {" ".join(jobs)}',
-        on_line=on_line,
-    )
-    if ended.status != guest.OK:
-        say(ended.detail)
-        die(f'{tree}: {ended.message}', ended.status)
-    if not (figures or series):
-        die(f'{tree}: no figures in {shown(ended.folder / "results")}')
-    return figures, series, ended.accelerator
+    what = f'{tree}, {cpus} CPU(s): {" ".join(jobs)}'
+
+    def measured():
+        ended = guest.run_guest('x86_64', image, job, [file], options, name=f'bench-iova-{tree}',
+                                what=what, on_line=on_line)
+        if ended.status != guest.OK:
+            say(ended.detail)
+            die(f'{tree}: {ended.message}', ended.status)
+        if not (figures or series):
+            die(f'{tree}: no figures in {shown(ended.folder / "results")}')
+        return figures, series, ended.accelerator
+
+    return journaled(what, (repr(options), job, digest(image, file)), measured)
 
 
 def text_of(name, folder):

@@ -68,7 +68,7 @@ class Counts(report.Report):
             print(f'  {text[2:]}', flush=True)
 
 
-def row_of(arch, minutes, seed, results, ended):
+def row_of(arch, minutes, seed, results, ended, failed):
     """What is recorded of a run."""
     splats = console.splats(console.read(ended.folder / 'console'), console.splat_rules(arch))
     counts = dict(results.counts)
@@ -76,7 +76,7 @@ def row_of(arch, minutes, seed, results, ended):
             'arch': arch, 'flavour': FLAVOUR, 'minutes': minutes, 'seed': seed,
             'hotplugs': counts.pop('hotplug', 0), 'kills': counts.pop('kill', 0),
             'vms': counts.pop('vm', 0), 'operations': counts, 'splats': len(splats),
-            'leaks': results.leaks}
+            'leaks': results.leaks, 'failed': failed}
 
 
 def main():
@@ -99,7 +99,7 @@ def main():
     if ended.status in (guest.LOST, guest.SPLAT):
         print(f'FAILED {arch} {FLAVOUR}: {ended.message}\n{ended.detail}')
         counts['failed'] += 1
-    soak_record.record([row_of(arch, minutes, seed, results, ended)])
+    soak_record.record([row_of(arch, minutes, seed, results, ended, counts['failed'])])
     table.write()
     print(f'{shown(Path(ended.folder))}, seed {seed}')
     print(test.closing(counts))

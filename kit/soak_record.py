@@ -7,7 +7,7 @@ from kit import measure
 from kit.common import TOP, die, say, shown
 
 PATH = TOP / 'soak' / 'soak.json'
-COUNTS = 'minutes', 'operations', 'vms', 'hotplugs', 'kills', 'splats', 'leaks'
+COUNTS = 'minutes', 'operations', 'vms', 'hotplugs', 'kills', 'splats', 'leaks', 'failed'
 
 
 def load(path=None):

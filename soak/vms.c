@@ -191,8 +191,11 @@ static void vm_main(void *arg)
 
 	seed_random((uintptr_t)arg);
 	page = sysconf(_SC_PAGESIZE);
-	vm = ioctl(kvm, KVM_CREATE_VM, 0);
-	if (kvm < 0 || vm < 0)
+	/* mm_take_all_locks() gives up for a signal, or to be frozen */
+	do
+		vm = ioctl(kvm, KVM_CREATE_VM, 0);
+	while (vm < 0 && errno == EINTR);
+	if (vm < 0)
 		err(1, "/dev/kvm");
 	make_memory();
 	for (int i = 0; i < VCPUS; i++) {

@@ -141,8 +141,8 @@ class Soak(unittest.TestCase):
         status, row = self.run_with(tap)
         self.assertEqual((status, row['operations'], row['kills'], row['hotplugs'], row['leaks']),
                          (guest.OK, {'type1': 3}, 2, 1, 0))
-        self.assertEqual((row['arch'], row['minutes'], row['seed'], row['splats']),
-                         ('x86_64', 1, 7, 0))
+        self.assertEqual((row['arch'], row['minutes'], row['seed'], row['splats'], row['failed']),
+                         ('x86_64', 1, 7, 0, 0))
         self.assertEqual(self.run_with([*tap[:-1], 'not ok 2 no page is pinned'])[0], guest.FAILED)
         # where there are devices nothing may be skipped
         self.assertEqual(self.run_with([*tap[:-2], 'ok 1 type1 happened # SKIP why', tap[-1]])[0],

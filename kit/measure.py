@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from kit import guest, selftests, topics
-from kit.common import SERIES, die, say, shown
+from kit.common import BUILD, SERIES, TOP, die, say, shown, step
 from kit.trees import ROOTS, release
 
 LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
@@ -106,6 +106,15 @@ def selftest(arch, program):
     if not selftests.has(tree, program):
         die(f'{program} is not there to measure with: no topic of series/order adds it')
     return selftests.build(arch, tree, [program])[program]
+
+
+def plugin(source):
+    """A TCG plugin, compiled for QEMU on this host."""
+    made = BUILD / 'plugins' / f'{source.parent.name}.so'
+    made.parent.mkdir(parents=True, exist_ok=True)
+    step(None, ['gcc', '-O2', '-Wall', '-shared', '-fPIC', '-fvisibility=hidden',
+                '-I', TOP / 'kit', '-o', made, source])
+    return made
 
 
 def warn_if_busy(seconds=1):

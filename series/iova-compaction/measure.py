@@ -11,7 +11,7 @@ from statistics import median
 
 from kit import build, guest, trees
 from kit.common import BUILD, die, load_machine, say, shown, step
-from kit.measure import digest, journaled
+from kit.measure import digest, journaled, plugin
 from kit.qemu import Options
 
 # An instruction takes 1 << SHIFT ns of guest time. A CPU that waits in a loop lets all others have
@@ -118,14 +118,7 @@ def text_of(name, folder):
     return die(f'no {name} in {shown(folder)}/System.map')
 
 
-def compiled_plugin():
-    plugin = BUILD / 'iova-irqsoff.so'
-    step(None, ['gcc', '-O2', '-Wall', '-shared', '-fPIC', '-fvisibility=hidden', '-o', plugin,
-                Path(__file__).parent / 'irqsoff' / 'plugin.c'])
-    return plugin
-
-
-def longest_irqsoff(tree, image, file, plugin, cpus=16):
+def longest_irqsoff(tree, image, file, counter, cpus=16):
     """The most instructions with interrupts off where a magazine is freed, while all drains and all
     CPUs allocate: irqsoff/plugin.c."""
     found, folder = BUILD / f'iova-irqsoff-{tree}', trees.out('x86_64', 'trace', tree)
@@ -133,7 +126,7 @@ def longest_irqsoff(tree, image, file, plugin, cpus=16):
     wait = text_of('queued_spin_lock_slowpath', folder)
     job = '#!/bin/sh\nset -e\ninsmod /job/iova_bench.ko job=crowd\nrmmod iova_bench\n'
     options = Options(cpus=cpus, memory='2G', devices=[], append=APPEND,
-                      qemu=['-plugin', f'file={plugin},code={code},wait={wait},out={found}'])
+                      qemu=['-plugin', f'file={counter},code={code},wait={wait},out={found}'])
     options.limits.boot, options.limits.silence = 600, 600
     ended = guest.run_guest('x86_64', image, job, [file], options, name=f'bench-iova-{tree}',
                             what=f'{tree}, {cpus} CPU(s): crowd')
@@ -222,8 +215,8 @@ def rows_of_shifts(cpus, one, other):
 
 def row_of_crowds(images, modules, runs=3):
     """Not of one thread, so that figures differ from boot to boot."""
-    plugin = compiled_plugin()
-    pairs = [[longest_irqsoff(tree, images[tree], modules[tree], plugin) / 1000
+    counter = plugin(Path(__file__).parent / 'irqsoff' / 'plugin.c')
+    pairs = [[longest_irqsoff(tree, images[tree], modules[tree], counter) / 1000
               for tree in ('base', 'patched')] for _ in range(runs)]
     ratios = [round(one / other, 4) for one, other in pairs]
     return row('max_irqsoff_us', 16, 'us', *map(median, zip(*pairs)), runs=runs, min=min(ratios),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from kit import build
 from kit.common import BUILD, flag, load_machine, step
-from kit.measure import TREES, figures_of, row, selftest, warn_if_busy
+from kit.measure import TREES, figures_of, plugin, row, selftest, warn_if_busy
 from kit.qemu import Options
 
 QUICK = 'x86_64', 'plain', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
@@ -157,13 +157,12 @@ def count_row(metric, base, patched, **fields):
     }
 
 
-def compiled(name, *flags):
-    """span/NAME.c, compiled for this host or for the guest."""
-    made = BUILD / 'span' / name
+def pin_span():
+    """span/pin_span.c, compiled for the guest."""
+    made = BUILD / 'span' / 'pin_span'
     made.parent.mkdir(parents=True, exist_ok=True)
-    compiler = 'gcc' if '-shared' in flags else f'{load_machine("x86_64")["cross_compile"]}gcc'
-    step(None, [compiler, '-O2', '-Wall', *flags, '-o', made,
-                Path(__file__).parent / 'span' / f'{name}.c'])
+    step(None, [f'{load_machine("x86_64")["cross_compile"]}gcc', '-O2', '-Wall', '-static',
+                '-o', made, Path(__file__).parent / 'span' / 'pin_span.c'])
     return made
 
 
@@ -175,12 +174,12 @@ def spans(tree, cpus, jobs):
            f'echo {MIB // 2 + 1} > /proc/sys/vm/nr_hugepages\n')
     job += ''.join(f'pin_span $group {MIB} {backing} {state} || exit\n'
                    for backing, state in jobs)
-    plugin = compiled('plugin', '-shared', '-fPIC', '-fvisibility=hidden')
+    counter = plugin(Path(__file__).parent / 'span' / 'plugin.c')
     options = Options(cpus=cpus, memory=f'{3 * MIB}M', prealloc=True,
-                      qemu=['-plugin', f'file={plugin},out={counts}'])
+                      qemu=['-plugin', f'file={counter},out={counts}'])
     options.limits.boot, options.limits.silence, options.limits.total = 1200, 1200, 3600
     figures_of('x86_64', build.build('x86_64', 'plain', tree), f'#!/bin/sh\n{job}echo done 1\n',
-               [compiled('pin_span', '-static')], options, f'{tree}, {cpus} vCPU(s), work and span')
+               [pin_span()], options, f'{tree}, {cpus} vCPU(s), work and span')
     lines = [list(map(int, line.split())) for line in counts.read_text().splitlines()]
     # of the four markers of a job the second and the fourth end a call
     return {(*job, call): [(sum(each), max(each))]

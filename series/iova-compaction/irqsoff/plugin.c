@@ -7,9 +7,6 @@
  * when the host runs them.
  *
  * Not with -icount: QEMU 10.0 takes all vCPUs that share a thread for one of them.
- *
- * QEMU's header is in no Debian package, so what is used of version 4 of the
- * interface (QEMU 10) is declared here.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -17,35 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define MAX_VCPUS 256
-
-typedef uint64_t plugin_id;
-
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-struct counter {
-	void *scoreboard;
-	size_t offset;
-};
-
-enum { CB_NO_REGS = 0, INLINE_ADD_U64 = 0 };
-
-void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id id,
-					   void (*cb)(plugin_id, struct qemu_plugin_tb *));
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
-					    void (*cb)(unsigned int, void *), int flags,
-					    void *data);
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-uint64_t qemu_plugin_tb_vaddr(const struct qemu_plugin_tb *tb);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
-void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *tb,
-					  void (*cb)(unsigned int, void *), int flags, void *data);
-void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb, int op,
-						       struct counter counter, uint64_t add);
-size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t size);
-void *qemu_plugin_scoreboard_new(size_t size);
-uint64_t qemu_plugin_u64_get(struct counter counter, unsigned int vcpu);
+#include "qemu_plugin.h"
 
 EXPORT int qemu_plugin_version = 4;
 

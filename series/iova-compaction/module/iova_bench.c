@@ -459,7 +459,6 @@ static void job_crowd(void)
 	free_all(MAX_DEPTH, 1);
 	on_all_cpus(many_of_each);
 	marker();
-	pr_info("crowd_left %lu\n", ranges());
 	vfree(of_cpu);
 }
 

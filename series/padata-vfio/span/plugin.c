@@ -5,42 +5,13 @@
  * The marker is "xchg %r15, %r15" in the guest.  At each of them a line goes to
  * out=FILE: what every vCPU has executed since the last one.  Their sum is the
  * work, the largest is the span: no number of CPUs makes the job shorter.
- *
- * QEMU's header is in no Debian package, so what is used of version 4 of the
- * interface (QEMU 10) is declared here.
  */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define MAX_VCPUS 256
-
-typedef uint64_t plugin_id;
-
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-struct counter {
-	void *scoreboard;
-	size_t offset;
-};
-
-enum { CB_NO_REGS = 0, INLINE_ADD_U64 = 0 };
-
-void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id id,
-					   void (*cb)(plugin_id, struct qemu_plugin_tb *));
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *insn,
-					    void (*cb)(unsigned int, void *), int flags,
-					    void *data);
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
-void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb, int op,
-						       struct counter counter, uint64_t add);
-size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t size);
-void *qemu_plugin_scoreboard_new(size_t size);
-uint64_t qemu_plugin_u64_get(struct counter counter, unsigned int vcpu);
-int qemu_plugin_num_vcpus(void);
+#include "qemu_plugin.h"
 
 EXPORT int qemu_plugin_version = 4;
 

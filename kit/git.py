@@ -52,6 +52,9 @@ GIT_SET = [
     'log.showSignature=false',
 ]
 
+# where another one was killed half-way, and is locked
+OVER_HALF = ['--force', '--force']
+
 
 def git_command(*arguments):
     return ['git', *(word for setting in GIT_SET for word in ('-c', setting)), *map(str, arguments)]
@@ -88,6 +91,9 @@ def whole_worktree(what, folder, commit):
     """A worktree with all files of the commit; one that is there is moved to it."""
     if (folder / '.git').exists():
         if git('rev-parse', 'HEAD', cwd=folder).strip() != commit:
+            # of a checkout that was killed
+            lock = git('rev-parse', '--git-path', 'index.lock', cwd=folder).strip()
+            (folder / lock).unlink(missing_ok=True)
             step(f'{what}: checkout', git_command('checkout', '-q', '--force', '--detach', commit),
                  cwd=folder, env=git_env())
         return
@@ -98,7 +104,7 @@ def whole_worktree(what, folder, commit):
     part = folder.with_name('linux.part')
     shutil.rmtree(part, ignore_errors=True)
     step(f'{what}: worktree',
-         git_command('worktree', 'add', '-q', '--force', '--detach', part, commit),
+         git_command('worktree', 'add', '-q', *OVER_HALF, '--detach', part, commit),
          cwd=LINUX, env=git_env())
     git('worktree', 'move', part, folder)
 
@@ -106,7 +112,7 @@ def whole_worktree(what, folder, commit):
 def sparse_worktree(folder, paths):
     """A worktree of the base with only these files: enough for git am, linux/ stays as it is."""
     remove(folder)
-    git('worktree', 'add', '--quiet', '--no-checkout', '--detach', folder, 'base')
+    git('worktree', 'add', '--quiet', *OVER_HALF, '--no-checkout', '--detach', folder, 'base')
     git('sparse-checkout', 'set', '--no-cone', '--stdin', cwd=folder,
         stdin=''.join(f'/{path}\n' for path in sorted(paths)))
     git('checkout', '--quiet', '--detach', 'base', cwd=folder)

@@ -11,6 +11,8 @@ from kit.topics import order
 
 # Kept by `tree` and `export`: what linux/ and series/ were when they last were the same
 STATE = LINUX / '.git' / 'series-state'
+# The commits that `tree` has made of series/ last, on the branches or not yet
+MADE = 'refs/series/made'
 
 
 def version_of(makefile):
@@ -263,7 +265,7 @@ def own_work():
     if (
         not head
         and commit not in known
-        and not git('for-each-ref', '--contains', commit, 'refs/heads').strip()
+        and not git('for-each-ref', '--contains', commit, 'refs/heads', MADE).strip()
     ):
         return 'linux/ has a detached HEAD with commits on no branch: give them a branch'
     if head and head not in names and head not in state and commit not in known:

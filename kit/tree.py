@@ -6,7 +6,7 @@ other verbs stand on (keep) leaves such a linux/ as it is and says so.
 """
 from kit.common import BUILD, LINUX, die, say
 from kit.git import git, remove
-from kit.series import apply, corresponds, load_state, own_work, save_state, uncommitted
+from kit.series import MADE, apply, corresponds, load_state, own_work, save_state, uncommitted
 from kit.topics import order
 
 
@@ -36,7 +36,8 @@ def main(keep=False):
     finally:
         remove(folder)
     # nothing of linux/ is lost by this: own_work() found all of it in series/ as it was, and git
-    # refuses to overwrite files
+    # refuses to overwrite files. If this is killed on the way, the commits are known.
+    git('update-ref', MADE, tips[last])
     done = git('checkout', '--quiet', '--detach', tips[last], check=False)
     if done.returncode:
         die(f'{done.stderr.strip().splitlines()[0]} (git checkout in linux/)')

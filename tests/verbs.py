@@ -3,10 +3,13 @@
 """base, tree, export and mail on a toy kernel of three files: bad input gets one line, and nothing
 is lost."""
 import os
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 import unittest
 from pathlib import Path
@@ -326,6 +329,63 @@ class Verbs(unittest.TestCase):
         before = self.patches()
         self.bad('export', says='branch two does not stand on one')
         self.assertEqual(self.patches(), before)
+
+    # killed
+
+    def killed(self, after, *words):
+        """The verb, and all that it has started, killed after so many seconds."""
+        env = {'PATH': os.environ['PATH'], 'HOME': str(self.home), 'KIT_NO_SETUP': '1',
+               'PYTHONDONTWRITEBYTECODE': '1', 'LINUX': str(self.toy)}
+        if words[0] != 'base':
+            del env['LINUX']
+        with subprocess.Popen([sys.executable, '-m', 'kit', *words], cwd=self.top, env=env,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL, start_new_session=True) as verb:
+            try:
+                verb.wait(after)
+            except subprocess.TimeoutExpired:
+                os.killpg(verb.pid, signal.SIGKILL)
+
+    def killed_at_random(self, verb, prepare):
+        """Yields after the verb was killed at random and called again, a few times."""
+        prepare()
+        start = time.monotonic()
+        self.good(verb)
+        took = time.monotonic() - start
+        yield
+        for _ in range(5):
+            prepare()
+            self.killed(random.uniform(0.1, 1) * took, verb)
+            self.good(verb)
+            yield
+
+    def test_killed_at_any_moment(self):
+        self.two_topics()
+
+        def without_linux():
+            shutil.rmtree(self.linux)
+
+        def base_alone():
+            without_linux()
+            self.good('base')
+
+        tags = {self.git('rev-parse', 'base^{tree}')}
+        for _ in self.killed_at_random('base', without_linux):
+            tags.add(self.git('rev-parse', 'base^{tree}'))
+        self.assertEqual(len(tags), 1)
+        tips = set()
+        for _ in self.killed_at_random('tree', base_alone):
+            tips.add(self.git('rev-parse', 'one', 'two'))
+            self.assertEqual(self.git('status', '--porcelain'), '')
+        self.assertEqual(len(tips), 1)
+
+        def one_more_commit():
+            self.commit('kernel/b.c', 'line 1\n', 'line 1\nmore\n', 'b: more\n\nWhy.')
+
+        for _ in self.killed_at_random('export', one_more_commit):
+            commits = len(self.git('rev-list', 'base..two').split())
+            self.assertEqual(len(self.patches()), commits)
+            self.assertIn('linux/ is what series/ describes', self.good('tree'))
 
     # mail
 

@@ -65,7 +65,7 @@ def journaled(what, key, measured):
     if not JOURNALS:
         return measured()
     found = JOURNALS[0].boots.get((what, *key))
-    if found:
+    if found is not None:
         say(f'{what}: measured already, by the make bench that did not end')
         return found
     found = measured()

@@ -26,11 +26,12 @@ LINE = re.compile(r'(\w+)((?: -?\d+)+)$')
 BURSTS = 'burst', 'running', 'pass'
 RETURNS = 'return', 'return flush_queue=1'
 JOBS = {    # by CPUs
-    1: ('steady', 'irqsoff'),
+    1: ('steady', *5 * ('irqsoff',)),    # the timer looks at other moments each time
     2: (*BURSTS, 'hits', 'shift'),
     16: (*BURSTS, 'hits', 'shift', 'full', *RETURNS),
     64: (*BURSTS, *RETURNS),
 }
+MANY = 128, 255    # more than a guest with -icount boots in an hour; an xAPIC addresses 255
 INTERVAL = 3    # seconds from pass to pass
 LABELS = {    # metric: words; "after" is after the burst
     'returning_burst': 'burst again',
@@ -67,8 +68,9 @@ def module(tree):
 
 
 def boot_once(tree, image, file, jobs, cpus):
-    """{name: number}, {name: [numbers]} of lines that have several, and the accelerator."""
-    figures, series = {}, {}
+    """{name: number}, {name: [numbers]} of lines that have several, {name: all numbers} of jobs
+    that run several times, and the accelerator."""
+    figures, series, again = {}, {}, {}
 
     def on_line(text):
         found = LINE.match(text)
@@ -77,6 +79,7 @@ def boot_once(tree, image, file, jobs, cpus):
             series.setdefault(found[1], []).append(numbers)
         elif numbers:
             figures[found[1]] = numbers[0]
+            again.setdefault(found[1], []).append(numbers[0])
 
     shift = SHIFT.get(cpus, 0)
     job = '#!/bin/sh\nset -e\n' + ''.join(
@@ -103,37 +106,54 @@ def boot_once(tree, image, file, jobs, cpus):
             die(f'{tree}: {ended.message}', ended.status)
         if not (figures or series):
             die(f'{tree}: no figures in {shown(ended.folder / "results")}')
-        return figures, series, ended.accelerator
+        return figures, series, again, ended.accelerator
 
     return journaled(what, (repr(options), job, digest(image, file)), measured)
 
 
-def text_of(name, folder):
-    """BEGIN-END of a function in the kernel; gcc may have split it."""
+def text_of(names, folder):
+    """BEGIN-END of the first of these functions that the kernel has; gcc splits and inlines."""
     lines = sorted((folder / 'System.map').read_text().splitlines())
     symbols = [line.split() for line in lines]
-    for (begin, _, symbol), (end, *_) in zip(symbols, symbols[1:]):
-        if symbol.split('.')[0] == name:
-            return f'{begin}-{end}'
-    return die(f'no {name} in {shown(folder)}/System.map')
+    found = {symbol.split('.')[0]: f'{begin}-{end}'
+             for (begin, _, symbol), (end, *_) in zip(symbols, symbols[1:])}
+    for name in names:
+        if name in found:
+            return found[name]
+    return die(f'no {" or ".join(names)} in {shown(folder)}/System.map')
 
 
-def longest_irqsoff(tree, image, file, counter, cpus=16):
-    """The most instructions with interrupts off where a magazine is freed, while all drains and all
-    CPUs allocate: irqsoff/plugin.c."""
-    found, folder = BUILD / f'iova-irqsoff-{tree}', trees.out('x86_64', 'trace', tree)
-    code = text_of('iova_magazine_free_pfns', folder)
-    wait = text_of('queued_spin_lock_slowpath', folder)
-    job = '#!/bin/sh\nset -e\ninsmod /job/iova_bench.ko job=crowd\nrmmod iova_bench\n'
+def counted(tree, image, file, job, cpus, name, words=()):
+    """The numbers that NAME/plugin.c wrote while the job ran, called with words; no -icount."""
+    found = BUILD / f'iova-{name}-{tree}'
+    counter = plugin(Path(__file__).parent / name / 'plugin.c')
+    script = f'#!/bin/sh\nset -e\ninsmod /job/iova_bench.ko job={job}\nrmmod iova_bench\n'
     options = Options(cpus=cpus, memory='2G', devices=[], append=APPEND,
-                      qemu=['-plugin', f'file={counter},code={code},wait={wait},out={found}'])
-    options.limits.boot, options.limits.silence = 600, 600
-    ended = guest.run_guest('x86_64', image, job, [file], options, name=f'bench-iova-{tree}',
-                            what=f'{tree}, {cpus} CPU(s): crowd')
+                      qemu=['-plugin', ','.join([f'file={counter}', *words, f'out={found}'])])
+    options.limits.boot, options.limits.silence = 3600, 1800
+    what = f'{tree}, {cpus} CPU(s): {job}, counted by a plugin'
+    ended = guest.run_guest('x86_64', image, script, [file], options, name=f'bench-iova-{tree}',
+                            what=what)
     if ended.status != guest.OK:
         say(ended.detail)
         die(f'{tree}: {ended.message}', ended.status)
-    return int(found.read_text())
+    return [int(line) for line in found.read_text().split()]
+
+
+def longest_irqsoff(tree, image, file, cpus=16):
+    """The most instructions with interrupts off where a magazine is freed, while all drains and all
+    CPUs allocate: irqsoff/plugin.c."""
+    folder = trees.out('x86_64', 'trace', tree)
+    freeing = 'iova_magazine_free_pfns', 'iova_magazine_release'
+    words = [f'code={text_of(freeing, folder)}',
+             f'wait={text_of(["queued_spin_lock_slowpath"], folder)}']
+    return counted(tree, image, file, 'crowd', cpus, 'irqsoff', words)[0]
+
+
+def pass_of_many(tree, image, file, cpus):
+    """The median instructions of a pass, interrupts included: passes/plugin.c."""
+    return journaled(f'{tree}, {cpus} CPUs: passes', (digest(image, file),),
+                     lambda: median(counted(tree, image, file, 'pass', cpus, 'passes') or [0]))
 
 
 def row(metric, cpus, unit, base, patched, better='lower', **more):
@@ -215,12 +235,16 @@ def rows_of_shifts(cpus, one, other):
 
 def row_of_crowds(images, modules, runs=3):
     """Not of one thread, so that figures differ from boot to boot."""
-    counter = plugin(Path(__file__).parent / 'irqsoff' / 'plugin.c')
-    pairs = [[longest_irqsoff(tree, images[tree], modules[tree], counter) / 1000
+    pairs = [[longest_irqsoff(tree, images[tree], modules[tree]) / 1000
               for tree in ('base', 'patched')] for _ in range(runs)]
     ratios = [round(one / other, 4) for one, other in pairs]
     return row('max_irqsoff_us', 16, 'us', *map(median, zip(*pairs)), runs=runs, min=min(ratios),
                max=max(ratios), during='drain all, all CPUs allocate', all=pairs)
+
+
+def row_of_passes_of_many(images, modules, cpus):
+    passes = [pass_of_many(tree, images[tree], modules[tree], cpus) for tree in ('base', 'patched')]
+    return row('pass_instructions', cpus, 'instructions', *passes)
 
 
 def rows_of(cpus, base, patched):
@@ -232,8 +256,10 @@ def rows_of(cpus, base, patched):
                         other[f'{name}_x1000'] / 1000))
         for name in one:
             if name.startswith('irqsoff_ns_'):
-                late = [each[name] / 1000 for each in (one, other)]
-                rows.append(row('max_irqsoff_us', 1, 'us', *late,
+                late = [[number / 1000 for number in each[2][name]] for each in (base, patched)]
+                ratios = [round(before / after, 4) for before, after in zip(*late) if after]
+                rows.append(row('max_irqsoff_us', 1, 'us', *map(median, late), runs=len(late[0]),
+                                min=min(ratios, default=None), max=max(ratios, default=None),
                                 during=name.removeprefix('irqsoff_ns_')))
         return rows
     if 'at' in base[1]:
@@ -286,10 +312,11 @@ def measure(runs=1, rounds=1):
     # a guest with -icount is one thread of the host, and knows no time but its own
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         got = dict(zip(boots, pool.map(boot, *zip(*boots))))
-    rows = [row_of_crowds(images, modules)]
+    rows = [row_of_crowds(images, modules),
+            *(row_of_passes_of_many(images, modules, cpus) for cpus in MANY)]
     for cpus in JOBS:
-        rows += rows_of(cpus, *(got[tree, cpus][:2] for tree in trees))
-    accelerator = got[boots[0]][2]
+        rows += rows_of(cpus, *(got[tree, cpus] for tree in trees))
+    accelerator = got[boots[0]][3]
     return rows + rows_of_passes(rows), accelerator
 
 

@@ -89,17 +89,22 @@ static bool is_pass(void *func)
 	return strstarts(name, "iova_");
 }
 
+/* The markers are for plugin.c of passes/, where time is not instructions. */
 static void on_work_start(void *data, struct work_struct *work)
 {
-	if (is_pass(work->func))
-		pass_start = instructions();
+	if (!is_pass(work->func))
+		return;
+	pass_start = instructions();
+	asm volatile("xchg %%r14, %%r14" ::: "memory");
 }
 
 /* One at a time: where this is looked at, only one of the base's works is due, one for each size. */
 static void on_work_end(void *data, struct work_struct *work, void *func)
 {
-	u64 end = instructions();
+	u64 end;
 
+	asm volatile("xchg %%r13, %%r13" ::: "memory");
+	end = instructions();
 	if (is_pass(func))
 		pass_took[atomic_long_inc_return(&passes) % ARRAY_SIZE(pass_took)] =
 			end - pass_start;
@@ -402,7 +407,7 @@ static void job_return(void)
 	burst_of_all();
 
 	for (int i = 0; i < ARRAY_SIZE(idle_ms); i++) {
-		for (int times = idle_ms[i] > 5000 ? 1 : 5; times; times--)
+		for (int times = idle_ms[i] > 5000 ? 1 : 11; times; times--)
 			return_after(idle_ms[i]);
 	}
 	vfree(of_cpu);

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """iommu-lookup: instructions and seconds to unmap 1 GiB through type1 and iommufd, and to map it
-into a second domain of iommufd's."""
+into a second domain of iommufd's; instructions of calls for 4K to 2M."""
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from kit import build
 from kit.measure import TREES, figures_of, row, selftest, warn_if_busy
 from kit.qemu import Options
+from kit.soak import program
 
 PROGRAM = 'vfio/vfio_pin_perf'    # of the topic padata-vfio, one binary for both kernels
-BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
+BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb', 'fresh': '4K, contiguous'}
+SMALL = ('4k', '64k', '2048k')    # sizes of calls
 PATHS = {'type1': '', 'iommufd': '-m iommufd '}
 CALLS = ('unmap', 'type1'), ('unmap', 'iommufd'), ('replay', 'iommufd')
 MIB = 1024
@@ -17,29 +20,53 @@ MIB = 1024
 def boot(tree, rounds, what, **options):
     """{(call, path, backing): [seconds]}, accelerator. Huge pages stay reserved all the time, and
     memory is touched by the host before it counts."""
+    backings = [backing for backing in BACKINGS if backing != 'fresh']
     job = ''.join(f'vfio_pin_perf {words}-s {MIB} -n {rounds} -b {backing} $BDF | '
                   f'sed -n "/^unmap/s/^/{path}_/p; /^replay/s/^/{path}_/p"\n'
-                  for path, words in PATHS.items() for backing in BACKINGS)
+                  for path, words in PATHS.items() for backing in backings)
     options = Options(memory=f'{2 * MIB + 1024}M', prealloc=True, **options)
     options.limits.silence, options.limits.total = 300, 1200
     figures, accelerator = figures_of('x86_64', build.build('x86_64', 'plain', tree),
                                       f'#!/bin/sh\nset -e\n{job}',
                                       [selftest('x86_64', PROGRAM)], options, f'{what}, {tree}')
     return {(call, path, backing): figures[f'{path}_{call}_{backing}']
-            for call, path in CALLS for backing in BACKINGS}, accelerator
+            for call, path in CALLS for backing in backings}, accelerator
+
+
+def calls(tree, path, what, **options):
+    """{metric: [seconds]} of calls/unmap_calls.c, in a boot in which nobody had memory before."""
+    options = Options(memory=f'{2 * MIB}M', prealloc=True, **options)
+    file = program('x86_64', 'unmap_calls', Path(__file__).parent / 'calls')
+    return figures_of('x86_64', build.build('x86_64', 'plain', tree),
+                      f'#!/bin/sh\nunmap_calls {path} $BDF\n', [file], options,
+                      f'{what}, {path}, {tree}')[0]
+
+
+def in_instructions(metric, base, patched, **details):
+    before, after = ([[round(1e9 * each) for each in values]] for values in (base, patched))
+    return row(f'{metric}_instructions', before, after, 'instructions', threads=1, **details)
 
 
 def instructions(rounds=3):
     """One vCPU, so one thread; -icount makes a nanosecond of an instruction, and repeats."""
-    with ThreadPoolExecutor() as pool:    # a guest with -icount is one thread of the host
-        base, patched = pool.map(
-            lambda tree: boot(tree, rounds, 'one vCPU, -icount', cpus=1, icount=True)[0], TREES)
-    for key, seconds in base.items():
-        before, after = ([[round(1e9 * each) for each in values]]
-                         for values in (seconds, patched[key]))
-        call, path, backing = key
-        yield row(f'{call}_instructions', before, after, 'instructions', path=path,
-                  backing=backing, threads=1, mib=MIB)
+    alone = {'cpus': 1, 'icount': True}
+    with ThreadPoolExecutor(2) as pool:    # a guest with -icount is one thread of the host
+        base, patched = pool.map(lambda tree: boot(tree, rounds, 'one vCPU, -icount', **alone)[0],
+                                 TREES)
+        few = {path: list(pool.map(lambda tree, path=path: calls(tree, path, 'one vCPU, -icount',
+                                                                 **alone), TREES))
+               for path in PATHS}
+    for (call, path, backing), seconds in base.items():
+        yield in_instructions(call, seconds, patched[call, path, backing], path=path,
+                              backing=backing, mib=MIB)
+    for path, (base, patched) in few.items():
+        for call in ('map', 'unmap'):
+            yield in_instructions(call, base[f'{call}_fresh'], patched[f'{call}_fresh'], path=path,
+                                  backing='fresh', mib=MIB)
+            for size in SMALL:
+                name = f'{call}_{size}'
+                yield in_instructions(call, base[name], patched[name], path=path, backing='4k',
+                                      kib=int(size[:-1]))
 
 
 def measure(runs=3, rounds=3):
@@ -54,22 +81,37 @@ def measure(runs=3, rounds=3):
                          for side in (0, 1))
         name = 'iommufd_unmap' if (call, path) == ('unmap', 'iommufd') else call
         found.append(row(f'{name}_{backing}', before, after, path=path, backing=backing, threads=2))
+    for path in PATHS:
+        pairs_of = [[calls(tree, path, f'run {number} of {runs}') for tree in TREES]
+                    for number in range(1, runs + 1)]
+        before, after = ([pair[side]['unmap_fresh'] for pair in pairs_of] for side in (0, 1))
+        name = 'iommufd_unmap' if path == 'iommufd' else 'unmap'
+        found.append(row(f'{name}_4k', before, after, path=path, backing='fresh', threads=2))
     return found, pairs[0][0][1]
 
 
-HEAD = ['1 GiB', 'pages']
+HEAD = ['what', 'pages']
 
 
 def describe(each):
     """The cells that say what a row is."""
     what = 'instructions' if each['unit'] == 'instructions' else f's, {each["threads"]} vCPUs'
-    call = 'second domain' if 'replay' in each['metric'] else 'unmap'
-    return [f'{call}, {each["path"]}, {what}', BACKINGS[each['backing']]]
+    call = 'second domain' if 'replay' in each['metric'] else \
+        'unmap' if 'unmap' in each['metric'] else 'map'
+    size = f'{each["kib"]}K' if each.get('kib', 1024) < 1024 else \
+        f'{each["kib"] >> 10}M' if 'kib' in each else '1G'
+    return [f'{call} {size}, {each["path"]}, {what}', BACKINGS[each['backing']]]
 
 
 def cover(each):
-    """What the cover letter shows: all but the seconds of a second domain of huge pages."""
-    return each['metric'] not in ('replay_thp', 'replay_hugetlb')
+    """1 GiB: instructions to unmap it, and of a second domain those of 4K; the seconds of 4K. The
+    small call that got worst."""
+    if 'kib' in each:
+        return (each['metric'], each['path'], each['kib']) == ('unmap_instructions', 'type1', 4)
+    if each['unit'] == 'instructions':
+        return each['metric'] == 'unmap_instructions' \
+            or (each['metric'], each['backing']) == ('replay_instructions', '4k')
+    return each['backing'] in ('4k', 'fresh')
 
 
 def note(data):
@@ -77,12 +119,13 @@ def note(data):
     return (f'Base {data["base"]}, accelerator {data["accelerator"]}, VT-d; instructions by '
             f'-icount on one vCPU, seconds the medians of {runs} boots of each kernel in turn, '
             'with all topics applied, so with several threads for type1; ratio = base/patched. '
+            'Contiguous: the first memory that a machine allocates. '
             f'`{data["command"]}`')
 
 
 def plot(data, pyplot):
     """Instructions before and after."""
-    rows = [each for each in data['rows'] if each['unit'] == 'instructions']
+    rows = [each for each in data['rows'] if each['unit'] == 'instructions' and 'mib' in each]
     figure, axes = pyplot.subplots(figsize=(7.5, 4))
     for place, each in enumerate(rows):
         for shift, key, colour in ((-0.2, 'base', '#bbbbbb'), (0.2, 'patched', '#4477aa')):

@@ -10,7 +10,7 @@ from kit.qemu import Options
 from kit.soak import program
 
 PROGRAM = 'vfio/vfio_pin_perf'    # of the topic padata-vfio, one binary for both kernels
-BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb', 'fresh': '4K, contiguous'}
+BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb', 'fresh': '4K adjacent'}
 SMALL = ('4k', '64k', '2048k')    # sizes of calls
 PATHS = {'type1': '', 'iommufd': '-m iommufd '}
 CALLS = ('unmap', 'type1'), ('unmap', 'iommufd'), ('replay', 'iommufd')
@@ -98,9 +98,9 @@ def describe(each):
     what = 'instructions' if each['unit'] == 'instructions' else f's, {each["threads"]} vCPUs'
     call = 'second domain' if 'replay' in each['metric'] else \
         'unmap' if 'unmap' in each['metric'] else 'map'
-    size = f'{each["kib"]}K' if each.get('kib', 1024) < 1024 else \
-        f'{each["kib"] >> 10}M' if 'kib' in each else '1G'
-    return [f'{call} {size}, {each["path"]}, {what}', BACKINGS[each['backing']]]
+    size = f' {each["kib"]}K' if each.get('kib', 1024) < 1024 else \
+        f' {each["kib"] >> 10}M' if 'kib' in each else ''
+    return [f'{call}{size}, {each["path"]}, {what}', BACKINGS[each['backing']]]
 
 
 def cover(each):
@@ -119,7 +119,7 @@ def note(data):
     return (f'Base {data["base"]}, accelerator {data["accelerator"]}, VT-d; instructions by '
             f'-icount on one vCPU, seconds the medians of {runs} boots of each kernel in turn, '
             'with all topics applied, so with several threads for type1; ratio = base/patched. '
-            'Contiguous: the first memory that a machine allocates. '
+            '1 GiB where no size is said. Adjacent: the first memory that a machine allocates. '
             f'`{data["command"]}`')
 
 

@@ -79,7 +79,7 @@ static void at_marker(unsigned int vcpu, void *later)
 	fclose(file);
 }
 
-static void (*callback_of(const struct qemu_plugin_insn *insn))(unsigned int, void *)
+static vcpu_callback callback_of(const struct qemu_plugin_insn *insn)
 {
 	unsigned char bytes[4] = {};
 	size_t size = qemu_plugin_insn_data(insn, bytes, sizeof(bytes));
@@ -112,14 +112,7 @@ static void translated(plugin_id id, struct qemu_plugin_tb *tb)
 								  nr_insns);
 	if (within(at, code))
 		qemu_plugin_register_vcpu_tb_exec_cb(tb, at_code, CB_NO_REGS, NULL);
-	for (size_t i = 0; i < nr_insns; i++) {
-		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		void (*callback)(unsigned int, void *) = callback_of(insn);
-
-		if (callback)
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, CB_NO_REGS,
-							       (void *)(nr_insns - i));
-	}
+	call_at_insns(tb, callback_of);
 }
 
 static bool read_range(const char *word, const char *format, struct range *range)

@@ -37,7 +37,7 @@ static void at_end(unsigned int vcpu, void *later)
 	since[vcpu] = 0;
 }
 
-static void (*callback_of(const struct qemu_plugin_insn *insn))(unsigned int, void *)
+static vcpu_callback callback_of(const struct qemu_plugin_insn *insn)
 {
 	unsigned char bytes[3] = {};
 
@@ -52,17 +52,9 @@ static void (*callback_of(const struct qemu_plugin_insn *insn))(unsigned int, vo
 
 static void translated(plugin_id id, struct qemu_plugin_tb *tb)
 {
-	size_t nr_insns = qemu_plugin_tb_n_insns(tb);
-
-	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD_U64, executed, nr_insns);
-	for (size_t i = 0; i < nr_insns; i++) {
-		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
-		void (*callback)(unsigned int, void *) = callback_of(insn);
-
-		if (callback)
-			qemu_plugin_register_vcpu_insn_exec_cb(insn, callback, CB_NO_REGS,
-							       (void *)(nr_insns - i));
-	}
+	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD_U64, executed,
+							  qemu_plugin_tb_n_insns(tb));
+	call_at_insns(tb, callback_of);
 }
 
 EXPORT int qemu_plugin_install(plugin_id id, const void *info, int argc, char **argv)

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * How long VFIO's calls take: for 1 GiB of 4K pages that are the first which the
- * machine allocates, so next to one another in physical memory, and for little.
+ * machine allocates, so next to one another in physical memory; for the same ones
+ * again, which the first unmap has marked dirty; and for little.
  *
  *   unmap_calls type1|iommufd BDF
  *
- * Prints `METRIC SECONDS`, of little memory the least of many rounds.
+ * Prints `METRIC SECONDS`, of all but the first the least of several rounds.
  */
 #include <dirent.h>
 #include <err.h>
@@ -26,6 +27,7 @@
 #define IOVA (4UL << 30)
 #define FRESH (1UL << 30)
 #define ROUNDS 64
+#define AGAIN 4
 
 static int fd;			/* of a container, or of iommufd */
 static uint32_t ioas;		/* 0 with a container */
@@ -161,6 +163,15 @@ int main(int argc, char **argv)
 
 	printf("map_fresh %.9f\n", took(map, memory, FRESH));
 	printf("unmap_fresh %.9f\n", took(unmap, memory, FRESH));
+
+	least[0] = 1e9;
+	for (int round = 0; round < AGAIN; round++) {
+		map(memory, FRESH);
+		seconds = took(unmap, memory, FRESH);
+		if (seconds < least[0])
+			least[0] = seconds;
+	}
+	printf("unmap_again %.9f\n", least[0]);
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		least[0] = least[1] = 1e9;

@@ -22,12 +22,15 @@
 #include <unistd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "soak.h"
 
 #define KMEMLEAK "/sys/kernel/debug/kmemleak"
 #define END_S 200	/* what the actors have to come to their ends, with KASAN under emulation */
+#define CORE "/tmp/soak.core"
+#define CORE_MAX (16UL << 20)
 #define SETTLE_S 30	/* what the kernel has to let go of what exited */
 
 struct actor {
@@ -55,8 +58,8 @@ static struct actor actors[] = {
 static const char *const count_names[NR_COUNTS] = {
 	[TYPE1] = "type1", [IOMMUFD] = "iommufd", [HELPER] = "helper", [DMA] = "dma",
 	[FORK] = "fork", [EXEC] = "exec", [COLLAPSE] = "collapse", [SPLIT] = "split",
-	[WALK] = "walk", [VM] = "vm", [HOTPLUG] = "hotplug", [KILL] = "kill", [STOP] = "stop",
-	[FREEZE] = "freeze", [MIGRATE] = "migrate", [LIMIT] = "limit",
+	[WALK] = "walk", [VM] = "vm", [HOTPLUG] = "hotplug", [KILL] = "kill", [DUMP] = "dump",
+	[STOP] = "stop", [FREEZE] = "freeze", [MIGRATE] = "migrate", [LIMIT] = "limit",
 };
 
 static struct {
@@ -164,7 +167,9 @@ void spawn(int slot, bool maps, void (*work)(void *arg), void *arg)
 
 static bool meant(int status)
 {
-	return WIFEXITED(status) ? !WEXITSTATUS(status) : WTERMSIG(status) == SIGKILL;
+	if (WIFEXITED(status))
+		return !WEXITSTATUS(status);
+	return WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGQUIT;
 }
 
 bool reaped(int slot)
@@ -182,6 +187,8 @@ bool reaped(int slot)
 	shared->victims[slot].pid = 0;
 	pthread_mutex_unlock(&shared->lock);
 	waitpid(pid, &status, 0);
+	if (WIFSIGNALED(status) && WCOREDUMP(status))
+		counted(DUMP);
 	if (!meant(status)) {
 		printf("# process %d of slot %d ended with status %#x\n", pid, slot, status);
 		add(&shared->failed, 1);
@@ -464,12 +471,16 @@ static void share(uint64_t seed)
 
 static void prepare(uint64_t seed, int argc, char **argv)
 {
+	struct rlimit core = { CORE_MAX, CORE_MAX };
+
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	share(seed);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* At the end alone: it takes what has only moved for lost */
 	write_text(KMEMLEAK, "scan=off");
 	write_text("/proc/sys/vm/nr_hugepages", "64");
+	if (!write_text("/proc/sys/kernel/core_pattern", CORE) || setrlimit(RLIMIT_CORE, &core))
+		err(1, "core dumps");
 	shared->cgroups = make_cgroups();
 	if (argc && argc != 4)
 		errx(2, "four devices are needed, or none");

@@ -12,7 +12,7 @@
 /* What is counted, and has to have happened */
 enum count {
 	TYPE1, IOMMUFD, HELPER, DMA, FORK, EXEC, COLLAPSE, SPLIT, WALK,
-	VM, HOTPLUG, KILL, STOP, FREEZE, MIGRATE, LIMIT, NR_COUNTS
+	VM, HOTPLUG, KILL, DUMP, STOP, FREEZE, MIGRATE, LIMIT, NR_COUNTS
 };
 
 /* Processes that trouble strikes at, and of those the ones that map */

@@ -126,6 +126,11 @@ static void disturb(int slot)
 
 	switch (what) {
 	case 0:
+		/* With SIGQUIT it dumps its core, for which its helpers have to end */
+		if (rnd(2)) {
+			strike(slot, SIGQUIT);
+			break;
+		}
 		strike(slot, SIGKILL);
 		counted(KILL);
 		break;

@@ -28,20 +28,28 @@ MODES = {
     'nvhe': 'kvm-arm.mode=nvhe',
     'protected': 'kvm-arm.mode=protected',
     'nested': 'kvm-arm.mode=nested',
+    'rt': '',
     '3 vCPUs': '',
 }
+FLAVOURS = {'rt': 'plain+rt'}
 WORDS = {
     'delete': 'slot deleted',
     'discard': 'DONTNEED',
     'close': 'VM closed',
     'log': 'dirty log on',
+    'split': 'dirty log on, blocks',
     'get-log': 'dirty log read',
+    'clear-log': 'dirty log cleared',
+    'flush': 'set/way flush',
+    'nested-log': 'dirty log read, L2',
 }
 COSTS = {
     'unmap_instructions': 'unmap alone',
     'unmap_instructions_kvm': "unmap, KVM's part",
     'unmap_instructions_locked': 'unmap, lock held',
     'unmap_instructions_task': 'unmap, RT task',
+    'nested_log_instructions': 'dirty log read, L2',
+    'nested_close_instructions': 'VM closed, L2',
     'dirty_log_instructions': 'dirty_log_perf_test',
     'page_table_test_instructions': 'page_table_test',
     'l2_progress': 'passes of an L2 guest',
@@ -64,22 +72,50 @@ BOOTS = {
         ('discard', 2048, 4),
         ('close', 1024, 1),
         ('log', 1024, 1),
-        ('get-log', 128, 1),
+        ('split', 1024, 1),
+        ('get-log', 1024, 1),
+        ('clear-log', 1024, 1),
     ],
-    ('nvhe', 'max'): [('delete', 128, 1), ('delete', 1024, 1), ('log', 1024, 1)],
-    ('vhe', 'cortex-a76'): [('delete', 128, 1), ('delete', 1024, 1)],
-    ('nvhe', 'cortex-a76'): [('delete', 128, 1)],
-    ('protected', 'max'): [('delete', 128, 1), ('log', 128, 1)],
+    ('nvhe', 'max'): [
+        ('delete', 128, 1),
+        ('delete', 1024, 1),
+        ('log', 1024, 1),
+        ('split', 1024, 1),
+        ('get-log', 256, 1),
+        ('clear-log', 1024, 1),
+    ],
+    ('vhe', 'cortex-a76'): [('delete', 128, 1), ('delete', 1024, 1), ('flush', 1024, 1)],
+    ('nvhe', 'cortex-a76'): [('delete', 128, 1), ('flush', 1024, 1)],
+    ('protected', 'max'): [
+        ('delete', 128, 1),
+        ('delete', 1024, 1),
+        ('log', 1024, 1),
+        ('get-log', 256, 1),
+        ('clear-log', 1024, 1),
+    ],
+    ('rt', 'max'): [
+        ('delete', 1024, 1),
+        ('discard', 1024, 1),
+        ('log', 1024, 1),
+        ('get-log', 256, 1),
+        ('clear-log', 1024, 1),
+    ],
     ('nested', 'max'): [],
     # that fault pages in meanwhile, on CPUs of their own
     ('3 vCPUs', 'max'): [],
 }
+# what is measured without the task, as (operation, MiB)
+WALKS = {
+    ('vhe', 'max'): [('log', 256), ('split', 256), ('get-log', 256), ('clear-log', 256)],
+    ('vhe', 'cortex-a76'): [('flush', 64)],
+    ('protected', 'max'): [('log', 64)],
+}
 
 
 def perf(mode, operation, mib, slots, more=''):
-    # blocks that are split are mapped quicker than pages; the hypervisor of protected mode does not
-    # split, and a log that is read is of pages that were written one by one
-    split = '' if mode == 'protected' or operation == 'get-log' else '-b '
+    # blocks that are split are mapped quicker than pages, unless it is the split that is measured;
+    # the hypervisor of protected mode does not split, and PREEMPT_RT has no transparent huge pages
+    split = '' if mode in ('protected', 'rt') or operation == 'split' else '-b '
     return f'stage2_unmap_perf -o {operation} -m {mib} -s {slots} {split}{more}'.rstrip()
 
 
@@ -123,6 +159,17 @@ def jobs(mode, cpu):
                     lambda text: 1000 * one('unmap_us')(text),
                 )
             )
+    # what is not unmapped: what the operation takes
+    for operation, mib in WALKS.get((mode, cpu), ()):
+        found.append(
+            (
+                'operation_instructions',
+                'instructions',
+                {'operation': operation, 'mib': mib, 'slots': 1},
+                perf(mode, operation, mib, 1),
+                lambda text: 1000 * one('unmap_us')(text),
+            )
+        )
     if (mode, cpu) == ('vhe', 'max'):
         for metric, mib, more, name in (
             ('unmap_instructions_kvm', 256, '-n', 'notifier_us'),
@@ -169,6 +216,15 @@ def jobs(mode, cpu):
     if mode == 'nested':
         found.append(('l2_progress', 'passes', {'operation': 'discard', 'mib': 4, 'slots': 1},
                       'stage2_unmap_nested -t l2_gets_on_while_the_host_unmaps', one('l2_passes')))
+        where = {'operation': 'nested-log', 'mib': 1024, 'slots': 1}
+        command = 'stage2_unmap_nested -t what_l2_writes_is_logged'
+        found += [
+            ('wakeup_latency_us', 'us', where, command, one('wakeup_latency_us')),
+            ('nested_log_instructions', 'instructions', where, command,
+             lambda text: 1000 * one('dirty_log_us')(text)),
+            ('nested_close_instructions', 'instructions', where, command,
+             lambda text: 1000 * one('close_us')(text)),
+        ]
     if mode == '3 vCPUs':
         for operation in ('discard', 'delete'):
             where = {'operation': operation, 'mib': 1024, 'slots': 1}
@@ -224,18 +280,23 @@ def boot(tree, image, files, mode, cpu):
 def measure(runs=1, rounds=1):
     """One boot of each: another gives the same figures, that is what -icount is for."""
     files = [selftest(ARCH, f'kvm/{program}') for program in PROGRAMS]
-    images = {tree: build.build(ARCH, 'plain', tree) for tree in ('base', 'patched')}
+    images = {
+        (tree, flavour): build.build(ARCH, flavour, tree)
+        for flavour in ('plain', *FLAVOURS.values())
+        for tree in ('base', 'patched')
+    }
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         boots = {
             (tree, *where): pool.submit(boot, tree, image, files, *where)
             for where in BOOTS
-            for tree, image in images.items()
+            for (tree, flavour), image in images.items()
+            if flavour == FLAVOURS.get(where[0], 'plain')
         }
         found = {key: each.result() for key, each in boots.items()}
     rows = []
     for mode, cpu in BOOTS:
         for number, (metric, unit, fields, *_) in enumerate(jobs(mode, cpu)):
-            before, after = ([[found[tree, mode, cpu][0][number]]] for tree in images)
+            before, after = ([[found[tree, mode, cpu][0][number]]] for tree in ('base', 'patched'))
             rows.append(row_of(metric, unit, before, after, {**fields, 'mode': mode, 'cpu': cpu}))
     return rows, found[next(iter(found))][1]
 
@@ -273,7 +334,9 @@ def describe(each):
         what = f'{WORDS[each["operation"]]}, {each["mib"]}M{slots}, us'
     else:
         what = COSTS.get(each['metric'], each['metric'].replace('_', ' '))
-        if 'mib' in each and each['metric'].startswith('unmap'):
+        if each['metric'] == 'operation_instructions':
+            what = WORDS[each['operation']]
+        if 'mib' in each and each['metric'].startswith(('unmap', 'operation')):
             what += f', {each["mib"]}M'
         if each['mode'] == '3 vCPUs':
             what = f'{WORDS[each["operation"]]} {each["mib"]}M {what}'

@@ -19,7 +19,7 @@ INVALIDATE = '\tstage2_unmap_invalidate(data);\n'
 CLEAN = '\tstage2_unmap_clean_pages(data);\n'
 FREE = '\tstage2_unmap_free_tables(data);\n'
 SPAN = 'kvm_tlb_flush_vmid_range(mmu, data->first, end - data->first'
-NEXT = '\t*addr = data.next;\n\n\treturn ret;\n}\n\nstruct stage2_attr_data'
+NEXT = '\t*addr = data.step.next;\n'
 
 # what is wrong then, and how: (what, text of pgtable.c, its replacement)
 MUTATIONS = [
@@ -41,7 +41,7 @@ MUTATIONS = [
     ('a subtree is freed without the tables below',
      'if (++level < KVM_PGTABLE_LAST_LEVEL) {', 'if (++level < 0) {'),
     ('the walk goes on a page behind where it stopped',
-     NEXT, NEXT.replace('data.next', 'data.next + PAGE_SIZE')),
+     NEXT, NEXT.replace('next', 'next + PAGE_SIZE')),
 ]
 
 

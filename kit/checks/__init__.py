@@ -26,7 +26,8 @@ READING = {
     'mail': mailed.mail,
 }
 COMPILING = {
-    'compile': compiling.small, 'bisect': compiling.bisect, 'warnings': compiling.warnings,
+    'configs': compiling.configs, 'compile': compiling.small, 'bisect': compiling.bisect,
+    'warnings': compiling.warnings,
 }
 CHECKS = {**READING, **COMPILING}
 

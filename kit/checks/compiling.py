@@ -284,6 +284,18 @@ def small():
         raise Failed('\n'.join(found))
 
 
+def configs():
+    """Every kernel has the symbols that it asks for.
+
+    Those that `make shell`, `make bench` and FULL=1 build, too: nobody builds them here."""
+    need_patches()
+    asked = {(boot['arch'], boot['flavour']) for boot in boots.chosen(full=True)}
+    asked |= {(arch, f'plain{variant}') for arch in archs() for variant in ('+share', '+gdb')}
+    checkout(series().last)
+    for arch, flavour in sorted({*asked, ('x86_64', 'trace')}):
+        configure(arch, flavour, 'bisect')
+
+
 def compile_new(config, commit, files):
     """Findings that the base has not."""
     status, said, log = compile_touched(config, commit, files)

@@ -3,7 +3,8 @@
 
 A record is {topic, base, accelerator, command, rows}. A row has `metric`, `unit`, `better` (lower
 or higher), `base`, `patched`, `ratio` (how many times better patched is; None: patched is nothing),
-`runs`, and `min` and `max`: the smallest and largest ratio of one boot of each kernel.
+`runs`, and `min` and `max`: the smallest and the largest of this ratio and of those of one boot of
+each kernel.
 
 What is particular to a topic is in its measure.py:
     measure(runs, rounds)     ([rows], accelerator)
@@ -135,10 +136,10 @@ def row(metric, before, after, unit='s', **more):
     """before, after: one list of figures per boot of each kernel; lower is better."""
     base, patched = (statistics.median([value for run in runs for value in run])
                      for runs in (before, after))
-    ratios = [statistics.median(one) / statistics.median(other)
-              for one, other in zip(before, after)]
+    ratios = [base / patched, *(statistics.median(one) / statistics.median(other)
+                                for one, other in zip(before, after))]
     return {'metric': metric, **more, 'unit': unit, 'better': 'lower', 'base': round(base, 6),
-            'patched': round(patched, 6), 'ratio': round(base / patched, 3), 'runs': len(before),
+            'patched': round(patched, 6), 'ratio': round(ratios[0], 3), 'runs': len(before),
             'min': round(min(ratios), 3), 'max': round(max(ratios), 3)}
 
 

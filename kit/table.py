@@ -71,6 +71,11 @@ def text(data, cover=False):
     return '\n'.join([*show, '', textwrap.fill(note, COVER_COLUMNS, break_on_hyphens=False)])
 
 
+def outside(row):
+    """Is the ratio none of those between the row's min and max?"""
+    return None not in (row['ratio'], row['min']) and not row['min'] <= row['ratio'] <= row['max']
+
+
 def cover_faults(data):
     """What keeps the cover letter's table from fitting into a mail."""
     lines = text(data, cover=True).split('\n\n')[0].splitlines()

@@ -104,6 +104,8 @@ def tables():
             faults.append(f'series/{topic}/README.md does not show the record')
         if data:
             faults += [f'{topic}, cover letter: {fault}' for fault in table.cover_faults(data)]
+            faults += [f'{topic}: {row["metric"]}: ratio {row["ratio"]} is not within its range'
+                       for row in data['rows'] if table.outside(row)]
     if faults:
         raise Failed('\n'.join(faults))
 

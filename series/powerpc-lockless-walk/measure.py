@@ -35,16 +35,17 @@ def command_lines(cpus, words):
 
 
 def row(values, unit, digits, better='lower', **fields):
-    """values: {tree: a figure per boot}; min and max are ratios of one boot of each kernel."""
+    """values: {tree: a figure per boot}."""
     base, patched = (round(statistics.median(values[tree]), digits) for tree in TREES)
     pairs = list(zip(values['base'], values['patched']))
     if better == 'higher':
         pairs = [(after, before) for before, after in pairs]
-    ratios = [round(one / other, 4) for one, other in pairs if other]
-    one, other = (base, patched) if better == 'lower' else (patched, base)
+    pairs.insert(0, (base, patched) if better == 'lower' else (patched, base))
+    ratios = [round(one / other, 4) if other else None for one, other in pairs]
+    spread = [ratio for ratio in ratios if ratio is not None]
     return {**fields, 'unit': unit, 'better': better, 'base': base, 'patched': patched,
-            'ratio': round(one / other, 4) if other else None, 'runs': len(pairs),
-            'min': min(ratios, default=None), 'max': max(ratios, default=None)}
+            'ratio': ratios[0], 'runs': len(values['base']),
+            'min': min(spread, default=None), 'max': max(spread, default=None)}
 
 
 def boot_both(arch, images, job, file, options, what):

@@ -11,11 +11,13 @@ import re
 import shutil
 import time
 
-from kit.common import BUILD, LINUX, TOP, die, output, say, shown
+from kit.common import BUILD, LINUX, TOP, archs, die, output, say, shown
 from kit.git import git, whole_worktree
 
-# `own` and `own-base` are of make's LINUX=, which kit/own.py puts in the place of the first two
-ROOTS = {'patched': TOP, 'base': BUILD / 'base', 'bisect': BUILD / 'bisect'}
+# `own` and `own-base` are of make's LINUX=, which kit/own.py puts in the place of the first two;
+# commits are compiled one by one in a tree for each architecture, side by side
+ROOTS = {'patched': TOP, 'base': BUILD / 'base',
+         **{f'bisect-{arch}': BUILD / 'bisect' / arch for arch in archs()}}
 
 
 def root(tree):

@@ -325,14 +325,14 @@ class Checks(unittest.TestCase):
                   'event = threading.Event()\n'
                   f'def reads():\n    """a"""\n    {reading}\n'
                   f'def compiles():\n    """b"""\n    {compiling}\n'
-                  'checks.READING, checks.COMPILING = {"r": reads}, {"c": compiles}\n'
+                  'checks.LANES = [{"r": reads}, {"c": compiles}]\n'
                   'checks.CHECKS = {"r": reads, "c": compiles}\nprint(checks.run({"r", "c"}))\n')
         return subprocess.run([sys.executable, '-B', '-c', script], cwd=TOP, capture_output=True,
                               text=True, timeout=30, check=False)
 
     def test_lanes_run_side_by_side(self):
         done = self.lanes('assert event.wait(20)', 'event.set(); common.die("on purpose")')
-        self.assertEqual(done.stdout.splitlines()[-1], "{'r': 'passed', 'c': 'failed'}", done)
+        self.assertEqual(done.stdout.splitlines()[-1], "{'c': 'failed', 'r': 'passed'}", done)
 
     def test_a_signal_ends_both_lanes(self):
         done = self.lanes('event.set(); common.output(["sleep", "25.25"])',
@@ -351,6 +351,13 @@ class Tables(unittest.TestCase):
                 {'base': 2, 'patched': 1, 'ratio': 0.5, 'better': 'higher'},
                 {'base': 1, 'patched': 0, 'ratio': None, 'better': 'lower'}]
         self.assertEqual([table.better(row) for row in rows], [1, 0.5, 0.5, 1])
+
+    def test_a_ratio_is_within_its_range(self):
+        # of all figures together patched is faster than of either boot by itself
+        row = measure.row('x', [[1, 1, 9], [4, 9, 9]], [[1, 1, 1], [1, 4, 9]])
+        self.assertEqual((row['ratio'], row['min'], row['max']), (6.5, 1, 6.5))
+        self.assertFalse(table.outside(row))
+        self.assertTrue(table.outside({**row, 'max': 2}))
 
 
 if __name__ == '__main__':

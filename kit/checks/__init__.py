@@ -2,8 +2,10 @@
 """make check: everything static; closes with `N passed, N failed, N skipped`.
 
 CHECK='words' runs the checks whose name has one of the words in it. Those that read, one thread
-most of the time, run beside those that compile, which wait for git, make and the linker.
+most of the time, run beside those that compile, which wait for git, make and the linker, and these
+beside those of other architectures.
 """
+import functools
 import os
 import signal
 import sys
@@ -13,10 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from kit.checks import compiling, files, mailed, pages, patches
-from kit.checks.common import WORK, Failed, Skipped
-from kit.common import INTERRUPTED, LINUX, TERMINATED, die
+from kit.checks.common import GENERIC, WORK, Failed, Skipped
+from kit.common import INTERRUPTED, LINUX, TERMINATED, archs, die
 
-# two lanes, each in the order they run
+# lanes: one that reads, one that compiles for each architecture; each in the order they run
 READING = {
     'python': files.python, 'shell': files.shell, 'contents': files.contents,
     'tables': files.tables, 'own-tests': files.own_tests, 'models': files.models,
@@ -25,11 +27,19 @@ READING = {
     'spelling': patches.spelling, 'maintainers': patches.maintainers, 'binding': patches.binding,
     'mail': mailed.mail,
 }
-COMPILING = {
-    'configs': compiling.configs, 'compile': compiling.small, 'bisect': compiling.bisect,
-    'warnings': compiling.warnings,
-}
-CHECKS = {**READING, **COMPILING}
+
+
+def compiling_lane(arch):
+    """{NAME-ARCH: check}"""
+    checks = {'configs': compiling.configs, 'compile': compiling.small,
+              'bisect': compiling.bisect, 'warnings': compiling.warnings}
+    return {f'{name}-{arch}': functools.update_wrapper(functools.partial(check, arch), check)
+            for name, check in checks.items()}
+
+
+# the longest comes last: the thread that signals come to runs it, and shows how it goes on
+LANES = [READING, *map(compiling_lane, sorted(archs(), key=GENERIC.__eq__))]
+CHECKS = {name: check for lane in LANES for name, check in lane.items()}
 
 
 def outcome(function):
@@ -70,14 +80,15 @@ def end_children():
 
 
 def run(chosen):
-    """{name: word}: the lanes side by side; this thread, which signals come to, compiles."""
-    reading, compiled = ([name for name in lane if name in chosen]
-                         for lane in (READING, COMPILING))
-    with ThreadPoolExecutor(1) as pool:
+    """{name: word}: the lanes side by side."""
+    *others, last = [[name for name in lane if name in chosen] for lane in LANES]
+    with ThreadPoolExecutor(len(LANES)) as pool:
         try:
-            beside = pool.submit(run_lane, reading)
-            words = run_lane(compiled)
-            return {**beside.result(), **words}
+            beside = [pool.submit(run_lane, lane) for lane in others]
+            words = run_lane(last)
+            for each in beside:
+                words |= each.result()
+            return words
         except (SystemExit, KeyboardInterrupt) as error:
             end_children()
             sys.stdout.flush()

@@ -14,8 +14,7 @@ from kit.series import apply, patch_files, touched
 from kit.topics import order
 
 WORK = BUILD / 'check'               # what the checks write down
-# whole worktrees: one that is compiled in, the commits checked out one by one, and one that is read
-TREE, READ = BUILD / 'bisect' / 'linux', WORK / 'linux'
+READ = WORK / 'linux'                # a whole worktree, to read in
 GENERIC = 'x86_64'                   # the architecture that generic code is built for
 ONE_AT_A_TIME = threading.Lock()    # what the lanes of checks share
 
@@ -77,8 +76,8 @@ def need_patches():
         raise Skipped('no patches in series/')
 
 
-def checkout(commit, tree=TREE):
-    """The commit in the tree, with nothing else in it."""
+def checkout(commit, tree):
+    """The commit in the worktree, with nothing else in it."""
     commit = git('rev-parse', f'{commit}^{{commit}}').strip()
     if not (tree / '.git').exists():
         with ONE_AT_A_TIME:    # git counts its worktrees

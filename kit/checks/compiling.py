@@ -1,23 +1,33 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks that compile: each patch on its own, small configurations, gcc W=1 and sparse."""
+"""Checks that compile, for an architecture and in its own worktree: each patch by itself, small
+configurations, gcc W=1 and sparse."""
 import functools
 import re
 import shutil
 from pathlib import Path
 
 from kit import boots, build, selftests, topics
-from kit.checks.common import (GENERIC, TREE, WORK, Failed, Skipped, arch_of, checkout,
+from kit.checks.common import (GENERIC, WORK, Failed, Skipped, arch_of, checkout,
                                need_patches, new_lines, passed_before, passed_now, remember, series)
 from kit.common import GUEST, TOP, archs, flag, load_machine, output, say, step
 from kit.config import configure, generate
 from kit.git import git
 from kit.series import base_file, touched
-from kit.trees import compiler_version, make, out, source_arch
+from kit.trees import compiler_version, make, out, root, source_arch
 
 # Debian's sparse 0.6.4 lacks __typeof_unqual__, for which v7.3's build would leave sparse out
 # without a word
 SPARSE = 'sparse -D__typeof_unqual__=__typeof__'
 USERS = 40    # of a header that are compiled with it; the last commit is built whole
+
+
+def tree_of(arch):
+    """The architecture's tree: its commits are checked out one by one."""
+    return f'bisect-{arch}'
+
+
+def linux_of(arch):
+    return root(tree_of(arch)) / 'linux'
 
 
 @functools.cache
@@ -53,9 +63,9 @@ def build_key(commit, arch):
                     compiler_version(load_machine(arch)))
 
 
-def gcc_says(log):
+def gcc_says(log, arch):
     """gcc's and sparse's lines in a log, as paths of the kernel's tree."""
-    lines = [re.sub(r'^(\.\./)+linux/', '', line.replace(f'{TREE}/', ''))
+    lines = [re.sub(r'^(\.\./)+linux/', '', line.replace(f'{linux_of(arch)}/', ''))
              for line in log.read_text(errors='replace').splitlines()]
     return [line for line in lines if re.match(r'\S+:\d+(:\d+)?: (warning|error):', line)]
 
@@ -84,7 +94,7 @@ def objects_of(topic, commit, below, arch):
     that this kernel has, as the build of the last commit has shown."""
     headers = [path for path in touched(below, commit) if path.endswith('.h')]
     files = {*series().kernel_files(series().topic_files[topic]), *users_of(commit, headers)}
-    folder = out(arch, flavour_of(arch), 'bisect')
+    folder = out(arch, flavour_of(arch), tree_of(arch))
     listed = git('ls-tree', '-r', '--name-only', commit, '--', *files).splitlines() if files else []
     return sorted(f'{path[:-2]}.o' for path in listed if made_by_its_folder(folder, path[:-2]))
 
@@ -102,14 +112,14 @@ def build_commit(what, commit, arch, parts=()):
     if passed_before(key):
         return
     say(f'bisect: {what}, {arch}: {subject(commit)}')
-    checkout(commit)
+    checkout(commit, linux_of(arch))
     flavour = flavour_of(arch)
     try:
-        build.build(arch, flavour, 'bisect', parts)
+        build.build(arch, flavour, tree_of(arch), parts)
     except SystemExit as error:
         raise Failed(f'{what} does not build for {arch} (log above)') from error
-    log = out(arch, flavour, 'bisect') / 'log'
-    said = [line for line in gcc_says(log) if line.split(':')[0] in series().files]
+    log = out(arch, flavour, tree_of(arch)) / 'log'
+    said = [line for line in gcc_says(log, arch) if line.split(':')[0] in series().files]
     if said:
         raise Failed('\n'.join([f'{what}:', *said]))
     passed_now(key)
@@ -122,23 +132,23 @@ def build_suites(commit, below, arch):
               if any(path.startswith(f'{selftests.BELOW}/{suite}/') for path in paths)]
     key = remember('suites', git('rev-parse', f'{commit}^{{tree}}'), suites, arch)
     if suites and not passed_before(key):
-        checkout(commit)
-        selftests.build(arch, 'bisect', [], suites)
+        checkout(commit, linux_of(arch))
+        selftests.build(arch, tree_of(arch), [], suites)
         passed_now(key)
 
 
-def bisect():
+def bisect(arch):
     """Every patch compiles on its own, with no warning in touched files; the last one is linked."""
     need_patches()
-    last, needed = series().last, sorted({arch for topic in series().tips
-                                          for arch in archs_of(topic)})
-    for arch in needed:
-        folder = out(arch, flavour_of(arch), 'bisect')
-        if not passed_before(remember(build_key(last, arch), ())) or not folder.exists():
-            build_commit('the whole series', last, arch)
+    mine = {topic for topic in series().tips if arch in archs_of(topic)}
+    if not mine:
+        raise Skipped(f'no topic is compiled for {arch}')
+    last, folder = series().last, out(arch, flavour_of(arch), tree_of(arch))
+    if not passed_before(remember(build_key(last, arch), ())) or not folder.exists():
+        build_commit('the whole series', last, arch)
     below = 'base'
     for (topic, commit), path in zip(series().commits, series().patches):
-        for arch in archs_of(topic):
+        if topic in mine:
             changed = sources(below, arch) != sources(commit, arch)
             parts = () if flag('FULL') else objects_of(topic, commit, below, arch)
             if changed and (parts or flag('FULL')):
@@ -150,70 +160,66 @@ def bisect():
 def compiler_warnings(commit, files, arch):
     """(exit status, what W=1 and sparse say, log) of these files, configured as the debug kernel,
     which has all tests."""
-    checkout(commit)
-    configure(arch, 'debug', 'bisect')
-    folder = out(arch, 'debug', 'bisect')
+    checkout(commit, linux_of(arch))
+    configure(arch, 'debug', tree_of(arch))
+    folder = out(arch, 'debug', tree_of(arch))
     objects = [path[:-2] + '.o' for path in files]
     for path in objects:
         (folder / path).unlink(missing_ok=True)
-    command, env = make(load_machine(arch), folder, TREE, '-k', 'W=1', 'C=1', f'CHECK={SPARSE}',
-                        *objects)
+    command, env = make(load_machine(arch), folder, linux_of(arch), '-k', 'W=1', 'C=1',
+                        f'CHECK={SPARSE}', *objects)
     which = 'base' if commit == 'base' else 'series'
     log = WORK / f'warnings-{arch}-{which}.log'
     status = step(f'W=1 and sparse of {len(objects)} files ({arch}, {which})', command, log=log,
                   env=env, check=False)
     if 'C=1 specified, but' in log.read_text(errors='replace'):
         raise Failed(f'sparse is too old for this kernel: {log.relative_to(TOP)}')
-    return status, gcc_says(log), log
+    return status, gcc_says(log, arch), log
 
 
-def warnings():
+def warnings(arch):
     """gcc W=1 and sparse say nothing new of any touched file."""
-    files = series().kernel_files(series().present('.c'))
+    files = [path for path in series().kernel_files(series().present('.c'))
+             if arch_of(path) == arch]
     if not files:
-        raise Skipped('no C file of the kernel touched')
-    found, before = [], {}
-    by_arch = {arch: [path for path in files if arch_of(path) == arch]
-               for arch in sorted(set(map(arch_of, files)))}
-    for arch, mine in by_arch.items():    # all of the base first: one checkout
-        if old := [path for path in mine if base_file(path) is not None]:
-            before[arch] = compiler_warnings('base', old, arch)
-    for arch, mine in by_arch.items():
-        status, after, log = compiler_warnings(series().last, mine, arch)
-        failed_before, said_before, _ = before.get(arch, (0, [], None))
-        new = [line for line in new_lines(said_before, after)
-               if line.split(':')[0] in series().files]
-        # another architecture's driver does not compile here, on the base as little
-        if status and not new and not failed_before:
-            raise Failed(f'the touched files do not compile with W=1: {log.relative_to(TOP)}')
-        found += new
-    if found:
-        raise Failed('\n'.join(found))
+        raise Skipped(f'no C file of the kernel for {arch} is touched')
+    old = [path for path in files if base_file(path) is not None]
+    failed_before, said_before, _ = (compiler_warnings('base', old, arch) if old
+                                     else (0, [], None))
+    status, after, log = compiler_warnings(series().last, files, arch)
+    new = [line for line in new_lines(said_before, after) if line.split(':')[0] in series().files]
+    # another architecture's driver does not compile here, on the base as little
+    if status and not new and not failed_before:
+        raise Failed(f'the touched files do not compile with W=1: {log.relative_to(TOP)}')
+    if new:
+        raise Failed('\n'.join(new))
 
 
 def compile_touched(config, commit, files):
     """(exit status, findings, log) of these files of the commit in a small configuration."""
-    checkout(commit)
-    name, machine = config['name'], {**load_machine(config['arch']), **config}
+    arch = config['arch']
+    name, machine, src = config['name'], {**load_machine(arch), **config}, linux_of(arch)
+    checkout(commit, src)
     # one folder for all configurations of a compiler: the kernel's own tools are built once
     suffix = f'-{config["compiler"]}' if 'compiler' in config else ''
-    folder = out(machine['kernel_arch'], f'small{suffix}', 'bisect')
+    folder = out(machine['kernel_arch'], f'small{suffix}', tree_of(arch))
     ccache = 'ccache ' if shutil.which('ccache') else ''
     compiler = [f'CC={ccache}{config["compiler"]}'] if 'compiler' in config else []
-    lost = generate(machine, folder, TREE, config['symbols'], *compiler)
+    lost = generate(machine, folder, src, config['symbols'], *compiler)
     if lost and commit == series().last:    # the base has not the series' own
         raise Failed(f'{name}: not in .config: {" ".join(lost)}')
     objects = [f'{path[:-2]}.o' for path in [*files, *config['also']]]
     for path in objects:    # only what is compiled says something
         (folder / path).unlink(missing_ok=True)
-    command, env = make(machine, folder, TREE, *compiler, '-k', *objects)
+    command, env = make(machine, folder, src, *compiler, '-k', *objects)
     which = 'the base' if commit == 'base' else subject(commit)
     log = folder / f'{name}-{"base" if commit == "base" else "series"}.log'
     status = step(f'compile {name}: {len(objects)} files of {which}', command, log=log, env=env,
                   check=False)
     said = (folder / 'config.log').read_text(errors='replace').splitlines()
     unmet = [line for line in said if 'unmet direct dependencies' in line]
-    return status, [*unmet, *gcc_says(log), *unresolved(folder, objects, machine, commit)], log
+    found = [*unmet, *gcc_says(log, arch), *unresolved(folder, objects, machine, commit)]
+    return status, found, log
 
 
 def unresolved(folder, objects, machine, commit):
@@ -260,12 +266,13 @@ def commits_for(config):
             if list(series().tips).index(topic) >= first]
 
 
-def small():
+def small(arch):
     """The touched files compile in the topics' small configurations, and nothing new is said."""
-    found = []
-    for config in topics.compiled():
-        if config.get('full') and not flag('FULL'):
-            continue
+    found, wanted = [], [config for config in topics.compiled() if config['arch'] == arch
+                         and (flag('FULL') or not config.get('full'))]
+    if not wanted:
+        raise Skipped(f'no topic has one for {arch}')
+    for config in wanted:
         compiler = config.get('compiler') or f'{load_machine(config["arch"])["cross_compile"]}gcc'
         if not shutil.which(compiler):
             raise Failed(f'{compiler} is missing (make deps FULL=1)')
@@ -274,7 +281,7 @@ def small():
             ours = files_for(config)
             files = git('ls-tree', '-r', '--name-only', commit, '--', *ours).splitlines() \
                 if ours else []
-            key = remember('compile', sources(commit, config['arch']), config, files, version)
+            key = remember('compile', sources(commit, arch), config, files, version)
             if files and not passed_before(key):
                 new = compile_new(config, commit, files)
                 found += new
@@ -284,15 +291,17 @@ def small():
         raise Failed('\n'.join(found))
 
 
-def configs():
+def configs(arch):
     """Kernels that nothing here builds, for `make shell`, FULL=1, have the symbols they ask for."""
     need_patches()
-    asked = {(boot['arch'], boot['flavour']) for boot in boots.chosen(full=True)}
-    asked -= {(boot['arch'], boot['flavour']) for boot in boots.chosen()}
-    asked |= {(arch, f'plain{variant}') for arch in archs() for variant in ('+share', '+gdb')}
-    checkout(series().last)
-    for arch, flavour in sorted({*asked, ('x86_64', 'trace')}):    # trace: make bench's
-        configure(arch, flavour, 'bisect')
+    asked = {boot['flavour'] for boot in boots.chosen(arch, full=True)}
+    asked -= {boot['flavour'] for boot in boots.chosen(arch)}
+    asked |= {'plain+share', 'plain+gdb'}
+    if arch == GENERIC:
+        asked.add('trace')    # make bench's
+    checkout(series().last, linux_of(arch))
+    for flavour in sorted(asked):
+        configure(arch, flavour, tree_of(arch))
 
 
 def compile_new(config, commit, files):

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """padata-vfio: seconds to map 1 GiB with VFIO_IOMMU_MAP_DMA, and what two user threads that
 prefault reach; work and span of up to 64 vCPUs, counted by a plugin of QEMU's."""
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit import build
-from kit.common import BUILD, flag, load_machine, step
+from kit.common import BUILD, die, flag, load_machine, shown, step
+from kit.git import git, whole_worktree
 from kit.measure import TREES, figures_of, plugin, row, selftest, warn_if_busy
 from kit.qemu import Options
+from kit.trees import ROOTS
 
 QUICK = 'x86_64', 'plain', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
@@ -16,6 +19,8 @@ SMALL = 64    # MiB: too little for threads
 SPAN_CPUS = 2, 4, 8, 16, 32, 64
 STATES = {'absent': 'not prefaulted', 'present': 'prefaulted', 'first': 'first 64M prefaulted',
           'last': 'last 64M prefaulted', 'other': 'every other 64M'}
+CHARGES = 0, 32768, 65536, 131072    # pages that a thread pins before it charges them
+COUNTED = {'mmap_lock_per_gib_4k': 'mmap_lock taken', 'lock_wait_per_gib_4k': 'waits for a lock'}
 
 
 def rows(pairs):
@@ -117,28 +122,35 @@ def instructions(metric, mib, rounds=5):
             )
 
 
-def lock_counts(cpus):
-    """How often the map of 1 GiB of 4K pages takes mmap_lock: counts, in a kernel with
-    tracepoints."""
-    base, patched = (
-        boot(
-            tree,
-            'trace',
-            f'vfio_pin_perf -s {MIB} -n 1 -b 4k $BDF',
-            f'mmap_lock, {cpus} vCPU(s)',
-            cpus=cpus,
-        )[0]
-        for tree in TREES
-    )
-    for state in ('cold', 'warm'):
-        before, after = ([figures[f'mmap_lock_{state}_4k']] for figures in (base, patched))
-        yield count_row(
-            'mmap_lock_per_gib_4k',
-            before[0][0],
-            after[0][0],
-            threads=cpus,
-            prefaulted=state == 'warm',
-        )
+def charging(pages):
+    """A tree that differs from the patched one in how many pages a thread pins before it charges
+    them."""
+    name = f'charge-{pages}'
+    ROOTS[name] = BUILD / name
+    folder = ROOTS[name] / 'linux'
+    whole_worktree(name, folder, git('rev-parse', 'HEAD').strip())
+    file = folder / 'drivers/vfio/vfio_iommu_type1.c'
+    text, count = re.subn(r'(#define VFIO_MAX_UNCHARGED\s)\w+', rf'\g<1>{pages}', file.read_text())
+    if count != 1:
+        die(f'{shown(file)}: no VFIO_MAX_UNCHARGED to change')
+    file.write_text(text)
+    return name
+
+
+def lock_counts():
+    """How often the map of 1 GiB of 4K pages takes mmap_lock, and how often it waits for a lock of
+    any kind: counts, in kernels with tracepoints that charge after so many pages."""
+    trees = {None: 'base', **{pages: charging(pages) for pages in CHARGES}}
+    for cpus in (2, 16):
+        counts = {pages: boot(tree, 'trace', f'vfio_pin_perf -s {MIB} -n 1 -b 4k $BDF',
+                              f'locks, {cpus} vCPUs', cpus=cpus)[0]
+                  for pages, tree in trees.items()}
+        for metric in ('mmap_lock', 'lock_wait'):
+            for state in ('cold', 'warm'):
+                base, *patched = (each[f'{metric}_{state}_4k'][0] for each in counts.values())
+                for pages, count in zip(CHARGES, patched):
+                    yield count_row(f'{metric}_per_gib_4k', base, count, vcpus=cpus,
+                                    prefaulted=state == 'warm', charge=pages)
 
 
 def count_row(metric, base, patched, **fields):
@@ -220,9 +232,8 @@ def measure(runs=5, rounds=3):
         'sed "/^prefault/d; /^replay/d; s/^[a-z].* [0-9.]*$/iommufd_&/"'
     )
     *_, (found, accelerator) = pairs_of(runs, job_of(rounds) + iommufd)
-    if flag('FULL'):    # two kernels more
-        for cpus in (1, 2):
-            found += lock_counts(cpus)
+    if flag('FULL'):    # five kernels more
+        found += lock_counts()
     found += instructions('map_small_instructions', SMALL)
     found += instructions('map_one_thread_instructions', MIB)
     found += scaling()
@@ -251,7 +262,8 @@ def describe(each):
         return [f'{each["metric"].replace("_", " ")}, {each["unit"]}', each.get('backing', '')]
     state = 'prefaulted' if each['prefaulted'] else 'not'
     if each['unit'] == 'count':
-        what = f'mmap_lock, {each["threads"]} thread(s)'
+        what = (f'{each["vcpus"]} vCPUs, charged after {each["charge"]:,} pages, '
+                f'{COUNTED[each["metric"]]}')
     else:
         what = f'instructions, {each["mib"]} MiB, 1 thread'
     return [f'{what}, {state}', BACKINGS[each.get('backing', '4k')]]
@@ -278,8 +290,8 @@ def note(data):
                  if any('vcpus' in each for each in data['rows']) else '')
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}, 2 vCPUs, medians of {runs} boots '
-        'of each kernel in turn where it is seconds; ratio = base/patched; min–max: of the ratio '
-        'the boots; bound: what two user threads that prefault gain over one. '
+        'of each kernel in turn where it is seconds; ratio = base/patched; min–max: of the '
+        'ratios of the boots; bound: what two user threads that prefault gain over one. '
         f'{spans_too}`{data["command"]}`'
     )
 

@@ -14,7 +14,7 @@ from kit.common import check_keys, die
 from kit.qemu import Options
 
 FIELDS = {field.name: field for field in dataclasses.fields(Options) if field.name != 'limits'}
-BOOT = {*FIELDS, 'arch', 'flavour', 'full', 'variants', 'programs', 'test'}
+BOOT = {*FIELDS, 'arch', 'flavour', 'full', 'alone', 'variants', 'programs', 'test'}
 TEST = {'program', 'kunit', 'arguments', 'environment', 'name', 'tap', 'timeout', 'skips'}
 
 
@@ -45,7 +45,8 @@ def merged(asked):
             check_keys(where, variant, FIELDS)
             kept = ('variants', 'programs', 'test')
             what = {**{key: value for key, value in boot.items() if key not in kept}, **variant}
-            key = what['arch'], what['flavour'], bool(what.get('full')), repr(options_of(what))
+            key = (what['arch'], what['flavour'], bool(what.get('full')), bool(what.get('alone')),
+                   repr(options_of(what)))
             whole = found.setdefault(key, {**what, 'test': []})
             whole['test'] += [test for test in tests_of(where, boot) if test not in whole['test']]
     return list(found.values())

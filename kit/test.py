@@ -78,22 +78,27 @@ def worse(one, other):
 
 
 def run_all(planned, pool):
-    """(Counter, guest status) of each boot. With icount a guest is one thread of the host and knows
-    no time but its own: those run side by side, and all that is built is built meanwhile. The
-    others come one after the other, with the host for themselves."""
-    beside = [boot for boot in planned if boot.get('icount')]
-    alone = [boot for boot in planned if not boot.get('icount')]
+    """(Counter, guest status) of each boot. They run side by side, and all that is built is built
+    meanwhile; those that measure what CPUs they get come last, one after the other."""
+    beside = [boot for boot in planned if not boot.get('alone')]
+    alone = [boot for boot in planned if boot.get('alone')]
     running = [pool.submit(run_boot, boot, *prepare(boot)) for boot in beside]
-    ready = [prepare(boot) for boot in alone] if running else map(prepare, alone)
+    ready = [prepare(boot) for boot in alone]
     for each in running:
         yield each.result()
     for boot, built in zip(alone, ready):
         yield pool.submit(run_boot, boot, *built).result()
 
 
+def places():
+    """How many guests at a time: one for each CPU, the largest kind has 4 GiB."""
+    memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30
+    return max(1, min(os.cpu_count(), memory // 5))
+
+
 def main():
     total, worst, planned = Counter(), guest.OK, plan()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(places()) as pool:
         try:
             for counts, status in run_all(planned, pool):
                 total += counts

@@ -91,7 +91,7 @@ def job_of(rounds):
             f'{each} -n {3 * rounds} -b hugetlb $BDF')
 
 
-def quick(runs, rounds=2):
+def quick(runs, rounds=1):
     yield from pairs_of(runs, job_of(rounds))
 
 
@@ -181,7 +181,8 @@ def pin_span():
 def spans(tree, cpus, jobs):
     """{(backing, state, call): [(work, span)]} of 1 GiB: what all vCPUs execute together, and the
     one that executes most."""
-    counts = BUILD / 'span' / 'counts'
+    # one for each boot: a `make bench` that goes on reads what the one before it has counted
+    counts = BUILD / 'span' / f'{tree}-{cpus}-{len(jobs)}'
     job = ('group=/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$BDF/iommu_group))\n'
            f'echo {MIB // 2 + 1} > /proc/sys/vm/nr_hugepages\n')
     job += ''.join(f'pin_span $group {MIB} {backing} {state} || exit\n'

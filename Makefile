@@ -28,7 +28,7 @@ differ:    ## random calls told the same by base and patched kernel? [CALLS=1250
 shell:    ## a shell in the patched kernel [ARCH= FLAVOUR= TREE=base IOMMU= SHARE=/path GDB=1 LINUX=]
 	@sh kit/start.sh shell
 
-bench:    ## a topic measured and recorded: series/TOPIC/bench.json, picture, tables [TOPIC= RUNS=]
+bench:    ## a topic measured and recorded: series/TOPIC/bench.json, picture, tables [TOPIC= PART= RUNS=]
 	@sh kit/start.sh bench
 
 check:    ## everything static: applies, round trip, each patch compiles, mail [CHECK=names FULL=1]

@@ -19,7 +19,7 @@ VERBS = {
                   'LINUX BASE ARCH FLAVOUR TREE CPUS MEM IOMMU APPEND SHARE GDB', 'own'),
     'soak': Verb('soak', 'main', 'MINUTES ARCH SEED', 'series'),
     'differ': Verb('differ', 'main', 'CALLS IOMMU SEED', 'series'),
-    'bench': Verb('bench', 'main', 'TOPIC RUNS ROUNDS FULL', 'series'),
+    'bench': Verb('bench', 'main', 'TOPIC PART RUNS ROUNDS FULL', 'series'),
     'check': Verb('checks', 'main', 'LINUX CHECK FULL', 'series'),
     'mail': Verb('mail', 'main', 'LINUX TOPIC TO SEND', 'series'),
     'tree': Verb('tree', 'main', 'LINUX', 'base'),

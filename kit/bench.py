@@ -13,16 +13,33 @@ def number(name):
     return {name.lower(): int(text)} if text else {}
 
 
+def with_part(topic, part, given, command):
+    """The record, with the rows of this part measured anew."""
+    known = getattr(topics.benchmark(topic), 'PARTS', {})
+    if part not in known:
+        die(f'PART={part}: {topic} has {" ".join(known) or "no parts"}')
+    data = measure.load(topic) or die(f'no record of {topic} that {part} is a part of: '
+                                      f'make bench TOPIC={topic}')
+    rows, _ = known[part](**given)
+    metrics = {row['metric'] for row in rows}
+    data['rows'] = [row for row in data['rows'] if row['metric'] not in metrics]
+    data['rows'] += [{**row, 'command': command} for row in rows]
+    return data
+
+
 def main():
     topic = os.environ.get('TOPIC') or next(iter(topics.measured()), '') or \
         die('no topic has a measure.py')
     journal = measure.Journal(BUILD / 'bench' / f'{topic}.jsonl')
     measure.JOURNALS[:] = [journal]
-    rows, accelerator = topics.benchmark(topic).measure(**number('RUNS'), **number('ROUNDS'))
-    given = [f'{name}={os.environ[name]}' for name in ('RUNS', 'ROUNDS', 'FULL')
+    given, part = {**number('RUNS'), **number('ROUNDS')}, os.environ.get('PART')
+    words = [f'{name}={os.environ[name]}' for name in ('PART', 'RUNS', 'ROUNDS', 'FULL')
              if os.environ.get(name)]
-    data = measure.record(topic, ' '.join(['make bench', f'TOPIC={topic}', *given]), rows,
-                          accelerator)
+    command = ' '.join(['make bench', f'TOPIC={topic}', *words])
+    if part:
+        data = with_part(topic, part, given, command)
+    else:
+        data = measure.record(topic, command, *topics.benchmark(topic).measure(**given))
     measure.save(data, measure.path_of(topic))
     journal.end()
     table.write()

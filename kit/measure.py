@@ -4,10 +4,11 @@
 A record is {topic, base, accelerator, command, rows}. A row has `metric`, `unit`, `better` (lower
 or higher), `base`, `patched`, `ratio` (how many times better patched is; None: patched is nothing),
 `runs`, and `min` and `max`: the smallest and the largest of this ratio and of those of one boot of
-each kernel.
+each kernel. A row of a part that was measured by itself has the `command` that did so.
 
 What is particular to a topic is in its measure.py:
     measure(runs, rounds)     ([rows], accelerator)
+    PARTS                     {PART=: what gives the rows of that part, with the same arguments}
     quick(runs, rounds)       for `make run`: yields (rows so far, accelerator) after each pair
     HEAD, describe(row)       titles and cells of the columns that say what a row is
     cover(row)                is it in the cover letter's table?
@@ -146,6 +147,12 @@ def row(metric, before, after, unit='s', **more):
 def record(topic, command, rows, accelerator):
     return {'topic': topic, 'base': f'v{release("base")}',
             'accelerator': accelerator.split(',')[0], 'command': command, 'rows': rows}
+
+
+def commands(data):
+    """What made the record, for its note: the whole, and parts measured since."""
+    parts = dict.fromkeys(row['command'] for row in data['rows'] if 'command' in row)
+    return '; '.join(f'`{command}`' for command in (data['command'], *parts))
 
 
 def path_of(topic):

@@ -17,8 +17,8 @@ from unittest import mock
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 from kit import (    # noqa: E402
-    boots, build, checks, console, differ, guest, measure, qemu, report, soak, soak_record, table,
-    test)
+    bench, boots, build, checks, console, differ, guest, measure, qemu, report, soak, soak_record,
+    table, test)
 from kit.common import LINUX, TERMINATED, die, load_machine    # noqa: E402
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
@@ -347,6 +347,20 @@ class Tables(unittest.TestCase):
                 {'base': 2, 'patched': 1, 'ratio': 0.5, 'better': 'higher'},
                 {'base': 1, 'patched': 0, 'ratio': None, 'better': 'lower'}]
         self.assertEqual([table.better(row) for row in rows], [1, 0.5, 0.5, 1])
+
+    def test_a_part_takes_the_place_of_its_rows(self):
+        def row(metric, base):
+            return measure.row(metric, [[base]], [[1]])
+        topic = mock.Mock(PARTS={'locks': lambda **_: ([row('lock', 5)], 'tcg')})
+        record = {'command': 'make bench', 'rows': [row('lock', 3), row('time', 2)]}
+        with mock.patch('kit.topics.benchmark', lambda _: topic), \
+                mock.patch('kit.measure.load', lambda _: record):
+            data = bench.with_part('x', 'locks', {}, 'make bench PART=locks')
+            self.assertEqual([(each['metric'], each['base']) for each in data['rows']],
+                             [('time', 2), ('lock', 5)])
+            self.assertEqual(measure.commands(data), '`make bench`; `make bench PART=locks`')
+            with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+                bench.with_part('x', 'time', {}, '')
 
     def test_a_ratio_is_within_its_range(self):
         # of all figures together patched is faster than of either boot by itself

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit import build
-from kit.common import BUILD, die, flag, load_machine, shown, step
+from kit.common import BUILD, die, load_machine, shown, step
 from kit.git import git, whole_worktree
-from kit.measure import TREES, figures_of, plugin, row, selftest, warn_if_busy
+from kit.measure import TREES, commands, figures_of, plugin, row, selftest, warn_if_busy
 from kit.qemu import Options
 from kit.trees import ROOTS
 
@@ -19,8 +19,8 @@ SMALL = 64    # MiB: too little for threads
 SPAN_CPUS = 2, 4, 8, 16, 32, 64
 STATES = {'absent': 'not prefaulted', 'present': 'prefaulted', 'first': 'first 64M prefaulted',
           'last': 'last 64M prefaulted', 'other': 'every other 64M'}
-CHARGES = 0, 32768, 65536, 131072    # pages that a thread pins before it charges them
-COUNTED = {'mmap_lock_per_gib_4k': 'mmap_lock taken', 'lock_wait_per_gib_4k': 'waits for a lock'}
+CHARGES = 32768, 65536, 131072    # pages that a thread pins before it charges them
+COUNTED = {'mmap_lock': 'mmap_lock taken', 'lock_wait': 'waits for a lock'}
 
 
 def rows(pairs):
@@ -139,18 +139,19 @@ def charging(pages):
 
 def lock_counts():
     """How often the map of 1 GiB of 4K pages takes mmap_lock, and how often it waits for a lock of
-    any kind: counts, in kernels with tracepoints that charge after so many pages."""
-    trees = {None: 'base', **{pages: charging(pages) for pages in CHARGES}}
+    any kind: counts, in kernels with tracepoints that charge after so many pages. That which
+    charges each run by itself is the base of these rows."""
+    trees = {pages: charging(pages) for pages in (0, *CHARGES)}
     for cpus in (2, 16):
-        counts = {pages: boot(tree, 'trace', f'vfio_pin_perf -s {MIB} -n 1 -b 4k $BDF',
-                              f'locks, {cpus} vCPUs', cpus=cpus)[0]
-                  for pages, tree in trees.items()}
-        for metric in ('mmap_lock', 'lock_wait'):
+        each_run, *several = (boot(tree, 'trace', f'vfio_pin_perf -s {MIB} -n 1 -b 4k $BDF',
+                                   f'locks, {cpus} vCPUs', cpus=cpus)[0]
+                              for tree in trees.values())
+        for metric in COUNTED:
             for state in ('cold', 'warm'):
-                base, *patched = (each[f'{metric}_{state}_4k'][0] for each in counts.values())
-                for pages, count in zip(CHARGES, patched):
-                    yield count_row(f'{metric}_per_gib_4k', base, count, vcpus=cpus,
-                                    prefaulted=state == 'warm', charge=pages)
+                key = f'{metric}_{state}_4k'
+                for pages, counts_then in zip(CHARGES, several):
+                    yield count_row(f'{metric}_per_gib_4k', each_run[key][0], counts_then[key][0],
+                                    vcpus=cpus, prefaulted=state == 'warm', charge=pages)
 
 
 def count_row(metric, base, patched, **fields):
@@ -223,8 +224,8 @@ def scaling():
     yield row('map_beyond_limit', base, patched, 'instructions', vcpus=2, backing='4k')
 
 
-def measure(runs=5, rounds=3):
-    """iommufd is measured beside it: its pages are pinned by code of its own."""
+def seconds(runs=5, rounds=3):
+    """Of two vCPUs. iommufd is measured beside it: its pages are pinned by code of its own."""
     each = f'vfio_pin_perf -m iommufd -s {MIB}'
     iommufd = (
         f'; '
@@ -232,13 +233,25 @@ def measure(runs=5, rounds=3):
         f'{each} -n {rounds} -b hugetlb $BDF; }} | '
         'sed "/^prefault/d; /^replay/d; s/^[a-z].* [0-9.]*$/iommufd_&/"'
     )
-    *_, (found, accelerator) = pairs_of(runs, job_of(rounds) + iommufd)
-    if flag('FULL'):    # five kernels more
-        found += lock_counts()
-    found += instructions('map_small_instructions', SMALL)
-    found += instructions('map_one_thread_instructions', MIB)
-    found += scaling()
-    return found, accelerator
+    *_, measured = pairs_of(runs, job_of(rounds) + iommufd)
+    return measured
+
+
+def counts(*functions):
+    """A part that counts, for which QEMU translates."""
+    return lambda **_: ([each for function in functions for each in function()], 'tcg')
+
+
+# what PART= takes; locks wants four kernels more
+PARTS = {'seconds': seconds,
+         'instructions': counts(lambda: instructions('map_small_instructions', SMALL),
+                                lambda: instructions('map_one_thread_instructions', MIB)),
+         'scaling': counts(scaling), 'locks': counts(lock_counts)}
+
+
+def measure(**given):
+    measured = [part(**given) for part in PARTS.values()]
+    return [each for found, _ in measured for each in found], measured[0][1]
 
 
 HEAD = ['1 GiB', 'pages']
@@ -263,8 +276,8 @@ def describe(each):
         return [f'{each["metric"].replace("_", " ")}, {each["unit"]}', each.get('backing', '')]
     state = 'prefaulted' if each['prefaulted'] else 'not'
     if each['unit'] == 'count':
-        what = (f'{each["vcpus"]} vCPUs, charged after {each["charge"]:,} pages, '
-                f'{COUNTED[each["metric"]]}')
+        counted = COUNTED[each['metric'].removesuffix('_per_gib_4k')]
+        what = f'{each["vcpus"]} vCPUs, {counted}, charged after {each["charge"]:,} pages'
     else:
         what = f'instructions, {each["mib"]} MiB, 1 thread'
     return [f'{what}, {state}', BACKINGS[each.get('backing', '4k')]]
@@ -293,7 +306,7 @@ def note(data):
         f'Base {data["base"]}, accelerator {data["accelerator"]}, 2 vCPUs, medians of {runs} boots '
         'of each kernel in turn where it is seconds; ratio = base/patched; min–max: of the '
         'ratios of the boots; bound: what two user threads that prefault gain over one. '
-        f'{spans_too}`{data["command"]}`'
+        f'{spans_too}{commands(data)}'
     )
 
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
@@ -141,6 +142,14 @@ def kill_group(child):
     except ProcessLookupError:
         pass
     child.wait()
+
+
+def end_children():
+    """What other threads have started would go on by itself."""
+    for file in Path('/proc/self/task').glob('*/children'):
+        for child in file.read_text().split():
+            with suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGTERM)
 
 
 def shown(path):

@@ -10,7 +10,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from kit import boots, build, guest, own, report, selftests
-from kit.common import INTERRUPTED, die, flag, say, shown
+from kit.common import INTERRUPTED, die, end_children, flag, say, shown
 from kit.git import git
 from kit.trees import source
 
@@ -50,6 +50,7 @@ def run_boot(boot, image, files):
     kernel, tests = f'{boot["arch"]} {boot["flavour"]}', boot['test']
     options, results = boots.options_of(boot), report.Report(tests)
     options.limits.silence = max(test.get('timeout', 360) for test in tests)
+    options.limits.boot, options.limits.total = 300, 3600    # other guests run meanwhile
     say(f'{kernel}: {len(tests)} test program(s)')
     ended = guest.run_guest(boot['arch'], image, report.job_of(tests), files, options,
                             name=f'test-{kernel.replace(" ", "-")}', on_line=results.line)
@@ -78,11 +79,11 @@ def worse(one, other):
 
 
 def run_all(planned, pool):
-    """(Counter, guest status) of each boot. They run side by side, and all that is built is built
+    """(Counter, guest status) of each boot. They run side by side, and what others need is built
     meanwhile; those that measure what CPUs they get come last, one after the other."""
-    beside = [boot for boot in planned if not boot.get('alone')]
     alone = [boot for boot in planned if boot.get('alone')]
-    running = [pool.submit(run_boot, boot, *prepare(boot)) for boot in beside]
+    running = [pool.submit(lambda boot: run_boot(boot, *prepare(boot)), boot)
+               for boot in planned if not boot.get('alone')]
     ready = [prepare(boot) for boot in alone]
     for each in running:
         yield each.result()
@@ -104,7 +105,8 @@ def main():
                 total += counts
                 worst = worse(worst, status)
         except (SystemExit, KeyboardInterrupt) as error:
-            # the pool would wait for its guests; QEMU ends with this process
+            # the pool would wait for its guests and builds
+            end_children()
             sys.stdout.flush()
             os._exit(getattr(error, 'code', INTERRUPTED))
     print(closing(total))

@@ -170,6 +170,7 @@ class Order(unittest.TestCase):
         found = self.events({'name': 'x', 'alone': True}, {'name': 'a'},
                             {'name': 'y', 'alone': True}, {'name': 'b'})
         self.assertLess(found.index('boot b'), found.index('end a'))
+        self.assertLess(found.index('build b'), found.index('end a'))
         self.assertLess(found.index('build y'), found.index('end a'))
         self.assertEqual(found[-4:], ['boot x', 'end x', 'boot y', 'end y'])
 

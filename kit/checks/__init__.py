@@ -7,16 +7,13 @@ beside those of other architectures.
 """
 import functools
 import os
-import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from pathlib import Path
 
 from kit.checks import compiling, files, mailed, pages, patches
 from kit.checks.common import GENERIC, WORK, Failed, Skipped
-from kit.common import INTERRUPTED, LINUX, TERMINATED, archs, die
+from kit.common import INTERRUPTED, LINUX, TERMINATED, archs, die, end_children
 
 # lanes: one that reads, one that compiles for each architecture; each in the order they run
 READING = {
@@ -69,14 +66,6 @@ def run_lane(names):
         # over the other lane's progress
         print('\r\033[K' if sys.stdout.isatty() else '', '\n'.join(lines), sep='', flush=True)
     return words
-
-
-def end_children():
-    """What other threads have started would go on by itself."""
-    for file in Path('/proc/self/task').glob('*/children'):
-        for child in file.read_text().split():
-            with suppress(ProcessLookupError):
-                os.kill(int(child), signal.SIGTERM)
 
 
 def run(chosen):

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 
 from kit import build, guest, soak, soak_record, table
-from kit.common import TOP, die, say
+from kit.common import die, say
 from kit.measure import TREES
 from kit.qemu import Options
 from kit.test import closing
@@ -51,7 +51,7 @@ def compare(base, patched):
 
 def differ(arch, iommu, calls, seed, pool):
     """One IOMMU's row, results printed."""
-    file = soak.program(arch, 'random_maps', TOP / 'soak' / 'random')
+    file = soak.program(arch, 'random_maps')
     images = [build.build(arch, 'plain', tree) for tree in TREES]
     job = JOB.format(calls=calls, seed=seed)
     base, patched = pool.map(lambda tree, image: told(tree, arch, iommu, job, image, file),

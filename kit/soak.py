@@ -16,6 +16,9 @@ from kit.qemu import Options
 from kit.trees import Lock, make, root, source
 
 FLAVOUR = 'debug'
+SOAK = TOP / 'soak'
+# of each program the folders with its files
+PROGRAMS = {'soak': ('.', 'lib'), 'random_maps': ('random',)}
 # two for containers, one for iommufd, one for the kernel's own DMA: each in an IOMMU group of its
 # own, as each is behind a port of its own
 DEVICES = ['igb', *(word for number in range(1, 4) for word in (
@@ -37,17 +40,18 @@ def number(name, default):
     return int(text)
 
 
-def program(arch, name='soak', folder=TOP / 'soak'):
-    """folder/*.c, for the guest and with the patched tree's headers."""
+def program(arch, name='soak'):
+    """The program, built for the guest and with the patched tree's headers."""
     machine, src = load_machine(arch), source('patched')
     made = root('patched') / 'build' / f'{arch}-soak'
+    files = [file for folder in PROGRAMS[name] for file in sorted((SOAK / folder).glob('*.c'))]
     with Lock(made):
         command, env = make(machine, made / 'headers', src, 'headers_install')
         step(f'build {arch} headers', command, log=made / 'headers.log', env=env)
         step(f'build {arch} {name}', [
             f'{machine["cross_compile"]}gcc', '-O2', '-Wall', '-static', '-pthread',
-            '-isystem', made / 'headers/usr/include', '-o', made / name,
-            *sorted(folder.glob('*.c'))], log=made / f'{name}.log')
+            '-isystem', made / 'headers/usr/include', '-I', SOAK, '-o', made / name, *files],
+            log=made / f'{name}.log')
     return made / name
 
 

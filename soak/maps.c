@@ -8,7 +8,6 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,6 +22,7 @@
 #include <linux/vfio.h>
 
 #include "soak.h"
+#include "lib/device.h"
 
 #define MIB (1UL << 20)
 #define HUGE_SIZE (2 * MIB)
@@ -449,27 +449,16 @@ static void direct(const char *path, bool iommufd, int slot)
 
 void type1_director(const char *bdf, int slot)
 {
-	char link[PATH_MAX], group[PATH_MAX], path[PATH_MAX + 16];
-	ssize_t len;
+	char path[PATH_MAX];
 
-	snprintf(link, sizeof(link), "/sys/bus/pci/devices/%s/iommu_group", bdf);
-	len = readlink(link, group, sizeof(group) - 1);
-	if (len < 0)
-		err(1, "%s", link);
-	group[len] = '\0';
-	snprintf(path, sizeof(path), "/dev/vfio%s", strrchr(group, '/'));
+	group_path(bdf, path, sizeof(path));
 	direct(path, false, slot);
 }
 
 void iommufd_director(const char *bdf, int slot)
 {
-	char pattern[PATH_MAX], path[PATH_MAX];
-	glob_t found;
+	char path[PATH_MAX];
 
-	snprintf(pattern, sizeof(pattern), "/sys/bus/pci/devices/%s/vfio-dev/vfio*", bdf);
-	if (glob(pattern, 0, NULL, &found))
-		errx(1, "%s is not there", pattern);
-	snprintf(path, sizeof(path), "/dev/vfio/devices%s", strrchr(found.gl_pathv[0], '/'));
-	globfree(&found);
+	cdev_path(bdf, path, sizeof(path));
 	direct(path, true, slot);
 }

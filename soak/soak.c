@@ -10,8 +10,6 @@
  */
 #define _GNU_SOURCE
 #include <err.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -26,6 +24,7 @@
 #include <sys/wait.h>
 
 #include "soak.h"
+#include "lib/vm.h"
 
 #define KMEMLEAK "/sys/kernel/debug/kmemleak"
 #define END_S 200	/* what the actors have to come to their ends, with KASAN under emulation */
@@ -121,33 +120,6 @@ double now(void)
 	return ts.tv_sec + ts.tv_nsec / 1e9;
 }
 
-ssize_t read_text(const char *path, char *text, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t len = -1, some = 1;
-
-	if (fd < 0)
-		return -1;
-	for (len = 0; some > 0 && len < (ssize_t)size - 1; len += some > 0 ? some : 0)
-		some = read(fd, text + len, size - 1 - len);
-	close(fd);
-	text[len] = '\0';
-	return some < 0 ? -1 : len;
-}
-
-bool write_text(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	ssize_t len = strlen(text);
-	bool done;
-
-	if (fd < 0)
-		return false;
-	done = write(fd, text, len) == len;
-	close(fd);
-	return done;
-}
-
 void spawn(int slot, bool maps, void (*work)(void *arg), void *arg)
 {
 	pid_t pid = fork();
@@ -223,31 +195,6 @@ static void print_results(void)
 	for (int i = 0; i < nr_results; i++)
 		printf("%s %d %s%s%s\n", results[i].word, i + 1, results[i].name,
 		       results[i].skip ? " # SKIP " : "", results[i].skip ?: "");
-}
-
-static unsigned long value_in(const char *path, const char *key)
-{
-	char text[16384], *at;
-
-	if (read_text(path, text, sizeof(text)) < 0)
-		err(1, "%s", path);
-	at = strstr(text, key);
-	return at ? strtoul(at + strlen(key), NULL, 10) : 0;
-}
-
-static long pinned(void)
-{
-	/* Counted by CPU, and added up now and then */
-	write_text("/proc/sys/vm/stat_refresh", "1");
-	return value_in("/proc/vmstat", "nr_foll_pin_acquired ") -
-	       value_in("/proc/vmstat", "nr_foll_pin_released ");
-}
-
-static unsigned long huge_pages_in_use(void)
-{
-	return value_in("/proc/meminfo", "HugePages_Total:") -
-	       value_in("/proc/meminfo", "HugePages_Free:") +
-	       value_in("/proc/meminfo", "HugePages_Rsvd:");
 }
 
 /* In kB. IOMMUs' are counted together with them, of which there are none beside VMs */
@@ -412,7 +359,7 @@ static void check_left(bool devices, bool ended)
 	result(!shared->failed, "no process failed");
 	do {
 		empty = remove_cgroups();
-		count = pinned();
+		count = pinned_pages();
 		huge = huge_pages_in_use();
 		tables = stage2_tables();
 	} while ((!empty || count || huge || tables) && now() < late && !usleep(500000));

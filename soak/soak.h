@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "lib/text.h"
+
 /* What is counted, and has to have happened */
 enum count {
 	TYPE1, IOMMUFD, HELPER, DMA, FORK, EXEC, COLLAPSE, SPLIT, WALK,
@@ -47,8 +49,6 @@ void seed_random(uint64_t stream);	/* of this thread */
 uint64_t rnd(uint64_t below);
 void rest(unsigned int most_ms);
 double now(void);
-ssize_t read_text(const char *path, char *text, size_t size);
-bool write_text(const char *path, const char *text);
 void spawn(int slot, bool maps, void (*work)(void *arg), void *arg);
 bool reaped(int slot);	/* has it ended? */
 void end_all(int first, int nr);
@@ -64,7 +64,6 @@ void dma_director(const char *bdf, int slot);
 void pages_director(const char *bdf, int slot);
 
 /* vms.c */
-bool has_vms(void);
 void vms_director(const char *bdf, int slot);
 
 /* trouble.c */

@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,28 +19,12 @@
 #include <linux/kvm.h>
 
 #include "soak.h"
-
-#ifdef __aarch64__
+#include "lib/vm.h"
 
 #define MIB (1UL << 20)
 #define MEMORY (96 * MIB)
 #define HUGE_SIZE (2 * MIB)
 #define VCPUS 2
-#define CODE (1UL << 30)	/* guest physical addresses: the program, */
-#define RAM (2UL << 30)		/* what it writes to, */
-#define MMIO (3UL << 30)	/* and nothing */
-#define STRIDE 4096
-
-/* x0: from, x1: to, x2: bytes from store to store, x3: MMIO once round */
-static const uint32_t guest_code[] = {
-	0xaa0003e4,	/* 0:	mov	x4, x0 */
-	0xf9000084,	/* 1:	str	x4, [x4] */
-	0x8b020084,	/*	add	x4, x4, x2 */
-	0xeb01009f,	/*	cmp	x4, x1 */
-	0x54ffffa3,	/*	b.lo	1b */
-	0xf9000064,	/*	str	x4, [x3] */
-	0x17fffffa,	/*	b	0b */
-};
 
 static int vm;
 static char *memory;
@@ -49,43 +32,8 @@ static unsigned long page;
 
 static void set_slot(uint32_t slot, uint32_t flags, uint64_t gpa, uint64_t size, void *at)
 {
-	struct kvm_userspace_memory_region region = {
-		.slot = slot,
-		.flags = flags,
-		.guest_phys_addr = gpa,
-		.memory_size = size,
-		.userspace_addr = (uintptr_t)at,
-	};
-
-	if (ioctl(vm, KVM_SET_USER_MEMORY_REGION, &region))
+	if (vm_set_slot(vm, slot, flags, gpa, size, at))
 		err(1, "memslot %u", slot);
-}
-
-static void set_register(int vcpu, uint64_t index, uint64_t value)
-{
-	struct kvm_one_reg reg = {
-		.id = KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE | index,
-		.addr = (uintptr_t)&value,
-	};
-
-	if (ioctl(vcpu, KVM_SET_ONE_REG, &reg))
-		err(1, "KVM_SET_ONE_REG");
-}
-
-static int make_vcpu(int number)
-{
-	uint64_t from = RAM + number * (MEMORY / VCPUS);
-	uint64_t values[] = { from, from + MEMORY / VCPUS, STRIDE, MMIO };
-	struct kvm_vcpu_init init;
-	int vcpu = ioctl(vm, KVM_CREATE_VCPU, number);
-
-	if (vcpu < 0 || ioctl(vm, KVM_ARM_PREFERRED_TARGET, &init) ||
-	    ioctl(vcpu, KVM_ARM_VCPU_INIT, &init))
-		err(1, "vCPU %d", number);
-	for (int i = 0; i < 4; i++)
-		set_register(vcpu, KVM_REG_ARM_CORE_REG(regs.regs[i]), values[i]);
-	set_register(vcpu, KVM_REG_ARM_CORE_REG(regs.pc), CODE);
-	return vcpu;
 }
 
 /* A store where no slot is returns, as MMIO. EFAULT: the page may not be written right now */
@@ -101,12 +49,12 @@ static void *run(void *arg)
 /* Is there what a vCPU has written? */
 static bool look(void)
 {
-	uint64_t at = rnd(MEMORY / STRIDE) * STRIDE;
+	uint64_t at = rnd(MEMORY / VM_STRIDE) * VM_STRIDE;
 	uint64_t value = __atomic_load_n((uint64_t *)(memory + at), __ATOMIC_RELAXED);
 
-	if (value && value != RAM + at) {
+	if (value && value != VM_RAM + at) {
 		add(&shared->foreign, 1);
-		printf("# guest page %#lx has %#lx\n", RAM + at, value);
+		printf("# guest page %#lx has %#lx\n", VM_RAM + at, value);
 	}
 	return value;
 }
@@ -129,7 +77,7 @@ static void child(void)
 static void change(uint32_t *flags)
 {
 	static uint64_t dirty[MEMORY / 4096 / 64];
-	struct kvm_dirty_log log = { .slot = 1, .dirty_bitmap = dirty };
+	struct kvm_dirty_log log = { .slot = VM_RAM_SLOT, .dirty_bitmap = dirty };
 	uint64_t pages = 1 + rnd(1UL << rnd(14)), from = rnd(MEMORY / page - pages + 1) * page;
 
 	switch (rnd(8)) {
@@ -147,13 +95,13 @@ static void change(uint32_t *flags)
 			err(1, "mprotect");
 		break;
 	case 4:
-		set_slot(1, 0, RAM, 0, memory);
+		set_slot(VM_RAM_SLOT, 0, VM_RAM, 0, memory);
 		rest(2);
-		set_slot(1, *flags, RAM, MEMORY, memory);
+		set_slot(VM_RAM_SLOT, *flags, VM_RAM, MEMORY, memory);
 		break;
 	case 5:
 		*flags ^= KVM_MEM_LOG_DIRTY_PAGES;
-		set_slot(1, *flags, RAM, MEMORY, memory);
+		set_slot(VM_RAM_SLOT, *flags, VM_RAM, MEMORY, memory);
 		break;
 	case 6:
 		if (*flags && ioctl(vm, KVM_GET_DIRTY_LOG, &log))
@@ -174,31 +122,31 @@ static void make_memory(void)
 		err(1, "mmap");
 	memory = (char *)(((uintptr_t)memory + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1));
 	madvise(memory, MEMORY, rnd(2) ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-	memcpy(code, guest_code, sizeof(guest_code));
+	memcpy(code, vm_code, vm_code_size);
 	__builtin___clear_cache(code, code + page);
-	set_slot(0, 0, CODE, page, code);
-	set_slot(1, 0, RAM, MEMORY, memory);
+	set_slot(VM_CODE_SLOT, 0, VM_CODE, page, code);
+	set_slot(VM_RAM_SLOT, 0, VM_RAM, MEMORY, memory);
 }
 
 static void vm_main(void *arg)
 {
 	static int vcpus[VCPUS];
-	int kvm = open("/dev/kvm", O_RDWR | O_CLOEXEC);
 	uint32_t flags = 0;
 	unsigned int written = 0;
 	pthread_t thread;
 
 	seed_random((uintptr_t)arg);
 	page = sysconf(_SC_PAGESIZE);
-	/* mm_take_all_locks() gives up for a signal, or to be frozen */
-	do
-		vm = ioctl(kvm, KVM_CREATE_VM, 0);
-	while (vm < 0 && errno == EINTR);
+	vm = vm_open();
 	if (vm < 0)
 		err(1, "/dev/kvm");
 	make_memory();
 	for (int i = 0; i < VCPUS; i++) {
-		vcpus[i] = make_vcpu(i);
+		uint64_t from = VM_RAM + i * (MEMORY / VCPUS);
+
+		vcpus[i] = vm_add_vcpu(vm, i, from, from + MEMORY / VCPUS);
+		if (vcpus[i] < 0)
+			err(1, "vCPU %d", i);
 		if (pthread_create(&thread, NULL, run, &vcpus[i]))
 			errx(1, "pthread_create");
 	}
@@ -227,24 +175,3 @@ void vms_director(const char *bdf, int slot)
 		while (!reaped(slot + i))
 			usleep(20000);
 }
-
-bool has_vms(void)
-{
-	return !access("/dev/kvm", R_OK | W_OK);
-}
-
-#else
-
-void vms_director(const char *bdf, int slot)
-{
-	(void)bdf;
-	(void)slot;
-}
-
-/* The topic that is about VMs is arm64's */
-bool has_vms(void)
-{
-	return false;
-}
-
-#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Files of procfs and sysfs, and what they say of memory that is in use. */
+#ifndef SOAK_TEXT_H
+#define SOAK_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+ssize_t read_text(const char *path, char *text, size_t size);
+bool write_text(const char *path, const char *text);
+
+/* The number behind the key, 0 without it */
+unsigned long value_in(const char *path, const char *key);
+
+long pinned_pages(void);
+unsigned long huge_pages_in_use(void);	/* of hugetlbfs */
+
+#endif

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make soak: the workloads of all topics side by side on a debug kernel, with processes killed,
-stopped, frozen and moved, and CPUs taken away, for MINUTES; nothing may be left of them then.
+"""make soak: on a debug kernel each fault of the topics' calls in turn, then their workloads side
+by side for MINUTES, with processes killed, stopped, frozen and moved, and CPUs taken away; nothing
+may be left of them.
 
-The program is soak/. Closes with `N passed, N failed, N skipped`; soak/soak.json has what was
+The programs are soak/. Closes with `N passed, N failed, N skipped`; soak/soak.json has what was
 counted. Exit status: as of make test.
 """
 import os
@@ -18,7 +19,7 @@ from kit.trees import Lock, make, root, source
 FLAVOUR = 'debug'
 SOAK = TOP / 'soak'
 # of each program the folders with its files
-PROGRAMS = {'soak': ('.', 'lib'), 'random_maps': ('random',)}
+PROGRAMS = {'soak': ('.', 'lib'), 'faults': ('faults', 'lib'), 'random_maps': ('random',)}
 # two for containers, one for iommufd, one for the kernel's own DMA: each in an IOMMU group of its
 # own, as each is behind a port of its own
 DEVICES = ['igb', *(word for number in range(1, 4) for word in (
@@ -27,7 +28,7 @@ DEVICES = ['igb', *(word for number in range(1, 4) for word in (
 PATIENCE = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
 NO_DEVICE = {'test': 'type1|iommufd|helper|dma|exec|memory is locked',
              'reason': 'the machine has no device for VFIO'}
-NO_VM = {'test': 'vm happened|of a VM', 'reason': 'the VMs are of arm64'}
+NO_VM = {'test': 'vm happened|of a VM|vm: ', 'reason': 'the VMs are of arm64'}
 SKIPS = {'x86_64': [NO_VM], 'arm64': [NO_DEVICE],
          'powerpc': [NO_DEVICE, NO_VM, {'test': 'hugetlbfs|lockdep',
                                         'reason': 'not in its kernel; splats.allowed'}]}
@@ -79,8 +80,9 @@ def row_of(arch, minutes, seed, results, ended, failed):
     return {'command': f'make soak MINUTES={minutes} ARCH={arch} SEED={seed}',
             'arch': arch, 'flavour': FLAVOUR, 'minutes': minutes, 'seed': seed,
             'hotplugs': counts.pop('hotplug', 0), 'kills': counts.pop('kill', 0),
-            'vms': counts.pop('vm', 0), 'operations': counts, 'splats': len(splats),
-            'leaks': results.leaks, 'failed': failed}
+            'vms': counts.pop('vm', 0), 'injections': counts.pop('injections', 0),
+            'operations': counts, 'splats': len(splats), 'leaks': results.leaks,
+            'failed': failed}
 
 
 def main():
@@ -90,14 +92,16 @@ def main():
         die(f'no architecture {arch} (known: {" ".join(archs())})')
     image = build.build(arch, FLAVOUR, 'patched')
     has_vfio = bool(load_machine(arch)['devices'])
-    tests = [{'name': 'soak', 'program': 'soak', 'arguments': f'{minutes} {seed} $BDFS',
-              'skips': SKIPS[arch]}]
+    # first, as the soak looks for leaks in the end
+    tests = [{'name': name, 'program': name, 'arguments': words, 'skips': SKIPS[arch]}
+             for name, words in (('faults', '$BDFS'), ('soak', f'{minutes} {seed} $BDFS'))]
     results = Counts(tests)
     options = Options(cpus=4, memory='4G', append=PATIENCE,
                       devices=DEVICES if has_vfio else None)
-    options.limits.total = 60 * minutes + 1800
+    options.limits.total = 60 * minutes + 3600
+    files = [program(arch, name) for name in ('faults', 'soak')]
     say(f'soak: {arch} {FLAVOUR}, {minutes} minute(s), SEED={seed}')
-    ended = guest.run_guest(arch, image, report.job_of(tests), [program(arch)], options,
+    ended = guest.run_guest(arch, image, report.job_of(tests), files, options,
                             name=f'soak-{arch}', on_line=results.line)
     counts = results.verdict()
     if ended.status in (guest.LOST, guest.SPLAT):

@@ -7,7 +7,8 @@ from kit import measure
 from kit.common import TOP, die, say, shown
 
 PATH = TOP / 'soak' / 'soak.json'
-COUNTS = 'minutes', 'operations', 'vms', 'hotplugs', 'kills', 'splats', 'leaks', 'failed'
+COUNTS = ('minutes', 'operations', 'vms', 'hotplugs', 'kills', 'injections', 'splats', 'leaks',
+          'failed')
 
 
 def load(path=None):
@@ -46,12 +47,18 @@ def markdown(head, lines):
     return '\n'.join('| ' + ' | '.join(map(str, line)) + ' |' for line in [head, rule, *lines])
 
 
+def cell(value):
+    """What a row does not have it was not asked for when it was recorded."""
+    if value is None:
+        return '-'
+    return f'{sum(value.values()) if isinstance(value, dict) else value:,}'
+
+
 def tables():
     """One of the soaks, one of the calls that were compared."""
     rows = load()
     soaks = [[f'{row["arch"]} {row["flavour"]}',
-              *(f'{sum(value.values()) if isinstance(value, dict) else value:,}'
-                for value in (row[key] for key in COUNTS)), f'`{row["command"]}`']
+              *(cell(row.get(key)) for key in COUNTS), f'`{row["command"]}`']
              for row in rows if 'minutes' in row]
     compared = [[f'{row["arch"]} {row["iommu"]}', f'{row["calls_compared"]:,}', row['differences'],
                  f'`{row["command"]}`'] for row in rows if 'calls_compared' in row]

@@ -114,18 +114,21 @@ class Differ(unittest.TestCase):
 
 
 class Soak(unittest.TestCase):
-    def run_with(self, said, splat=''):
+    FAULTS = ['# count injections 4', 'TAP version 13', '1..1', 'ok 1 type1: 4K mapped']
+
+    def run_with(self, said, splat='', faults=FAULTS):
         """(exit status, recorded row) when the guest says that."""
         def run_guest(*_, on_line=None, **__):
-            for line in ['## begin 0', *said, '## end 0 0']:
-                on_line(line)
+            for number, lines in enumerate((faults, said)):
+                for line in [f'## begin {number}', *lines, f'## end {number} 0']:
+                    on_line(line)
             (folder / 'console').write_text(splat)
             return guest.Outcome(guest.SPLAT if splat else guest.OK, '', '', 0, 'tcg', folder, 1.0,
                                  1.0, True)
 
         with tempfile.TemporaryDirectory() as top, \
                 mock.patch.dict('os.environ', {'MINUTES': '1', 'SEED': '7', 'ARCH': 'x86_64'}), \
-                mock.patch.multiple(soak, program=lambda arch: ''), \
+                mock.patch.multiple(soak, program=lambda arch, name: ''), \
                 mock.patch.multiple(soak_record, PATH=Path(top) / 'soak.json'), \
                 mock.patch('kit.table.write'), \
                 mock.patch('kit.build.build'), mock.patch('kit.guest.run_guest', run_guest), \
@@ -143,12 +146,19 @@ class Soak(unittest.TestCase):
                          (guest.OK, {'type1': 3}, 2, 1, 0))
         self.assertEqual((row['arch'], row['minutes'], row['seed'], row['splats'], row['failed']),
                          ('x86_64', 1, 7, 0, 0))
+        self.assertEqual(row['injections'], 4)
         self.assertEqual(self.run_with([*tap[:-1], 'not ok 2 no page is pinned'])[0], guest.FAILED)
         # where there are devices nothing may be skipped
         self.assertEqual(self.run_with([*tap[:-2], 'ok 1 type1 happened # SKIP why', tap[-1]])[0],
                          guest.FAILED)
+        failed = [*self.FAULTS[:-1], 'not ok 1 type1: 4K mapped']
+        self.assertEqual(self.run_with(tap, faults=failed)[0], guest.FAILED)
         status, row = self.run_with(tap, 'BUG: bad\nWARNING: bad\n')
         self.assertEqual((status, row['splats']), (guest.SPLAT, 2))
+
+    def test_rows_from_before_a_column(self):
+        self.assertEqual([soak_record.cell(value) for value in (None, 0, 1234, {'a': 1, 'b': 2})],
+                         ['-', '0', '1,234', '3'])
 
 
 class Order(unittest.TestCase):

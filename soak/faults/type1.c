@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Containers of VFIO: made, mapped in, unmapped in, and given a second domain. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/ioctl.h>
+
+#include <linux/vfio.h>
+
+#include "faults.h"
+#include "lib/device.h"
+#include "lib/text.h"
+
+/* No multiple of a huge page apart from the memory: then the IOMMU has a table for each 2M */
+#define IOVA ((4UL << 30) + page)
+/* Of those a domain more has these, in kB */
+#define MORE_TABLES (playing->size / (2 * MIB) * 4)
+#define MANY_FAULTS 200		/* more than an attach has */
+
+static int container = -1, group = -1, second = -1;
+static unsigned long tables;	/* before the second group's attach */
+static unsigned int replays;
+static bool helped;
+static char groups[2][PATH_MAX];
+
+static const char *missing_device(void)
+{
+	if (nr_devices < 3)
+		return "no device on vfio-pci";
+	/* Now, as nothing may fail here */
+	for (int i = 0; i < 2; i++)
+		group_path(devices[i], groups[i], sizeof(groups[i]));
+	return missing_memory();
+}
+
+static int open_group(int number)
+{
+	return open(groups[number], O_RDWR | O_CLOEXEC);
+}
+
+static void close_one(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void close_all(void)
+{
+	/* A container that nobody has a domain in any more lets go of what is mapped */
+	close_one(&second);
+	close_one(&group);
+	close_one(&container);
+}
+
+static int create(void)
+{
+	int error = 0;
+
+	group = open_group(0);
+	if (group >= 0)
+		container = open("/dev/vfio/vfio", O_RDWR | O_CLOEXEC);
+	if (group < 0 || container < 0 || ioctl(group, VFIO_GROUP_SET_CONTAINER, &container) ||
+	    ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
+		error = errno;
+	if (error)
+		close_all();
+	return error;
+}
+
+static int map(void)
+{
+	struct vfio_iommu_type1_dma_map args = {
+		.argsz = sizeof(args),
+		.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
+		.vaddr = (uintptr_t)memory,
+		.iova = IOVA,
+		.size = playing->size,
+	};
+
+	return ioctl(container, VFIO_IOMMU_MAP_DMA, &args) ? errno : 0;
+}
+
+static int unmap(void)
+{
+	struct vfio_iommu_type1_dma_unmap args = {
+		.argsz = sizeof(args),
+		.iova = IOVA,
+		.size = playing->size,
+	};
+
+	return ioctl(container, VFIO_IOMMU_UNMAP_DMA, &args) ? errno : 0;
+}
+
+static int attach(void)
+{
+	return ioctl(second, VFIO_GROUP_SET_CONTAINER, &container) ? errno : 0;
+}
+
+static void prepare_container(void)
+{
+	drop_memory();
+	errno = create();
+	if (errno)
+		err(1, "a container");
+}
+
+static void prepare_mapping(void)
+{
+	prepare_container();
+	errno = map();
+	if (errno)
+		err(1, "VFIO_IOMMU_MAP_DMA");
+}
+
+static void unmap_and_close(void)
+{
+	errno = unmap();
+	if (errno)
+		err(1, "VFIO_IOMMU_UNMAP_DMA");
+	close_all();
+}
+
+/* The second group shares the first one's domain, unless it has failed to be attached to it */
+static bool has_second_domain(void)
+{
+	return page_tables() >= tables + MORE_TABLES;
+}
+
+static void prepare_replay(void)
+{
+	prepare_mapping();
+	second = open_group(1);
+	if (second < 0)
+		err(1, "the second group");
+	tables = page_tables();
+}
+
+static void undo_replay(void)
+{
+	replays += has_second_domain();
+	unmap_and_close();
+}
+
+static const char *no_replay(void)
+{
+	printf("# %s: %u of them filled a second domain\n", playing->name, replays);
+	return replays ? NULL : "none led to a second domain, which is filled by a replay";
+}
+
+/* With a fault in the right place; what was right the last time is tried first */
+static void prepare_two_domains(void)
+{
+	static unsigned int right = 1;
+
+	prepare_replay();
+	for (unsigned int tries = MANY_FAULTS; tries; tries--) {
+		int error;
+
+		arm(right);
+		error = attach();
+		disarm();
+		if (!error && has_second_domain())
+			return;
+		if (!error && ioctl(second, VFIO_GROUP_UNSET_CONTAINER))
+			err(1, "VFIO_GROUP_UNSET_CONTAINER");
+		right = right % MANY_FAULTS + 1;
+	}
+	errx(1, "no fault led to a second domain");
+}
+
+static void prepare_two_empty_domains(void)
+{
+	prepare_two_domains();
+	errno = unmap();
+	if (errno)
+		err(1, "VFIO_IOMMU_UNMAP_DMA");
+}
+
+static void *watch_helpers(void *arg)
+{
+	bool *end = arg;
+
+	while (!__atomic_load_n(end, __ATOMIC_RELAXED)) {
+		DIR *dir = opendir("/proc/self/task");
+		char path[PATH_MAX], comm[32];
+		struct dirent *entry;
+
+		while (dir && (entry = readdir(dir))) {
+			snprintf(path, sizeof(path), "/proc/self/task/%.16s/comm", entry->d_name);
+			if (entry->d_name[0] != '.' && read_text(path, comm, sizeof(comm)) > 0 &&
+			    !strcmp(comm, "padata\n"))
+				helped = true;
+		}
+		if (dir)
+			closedir(dir);
+		/* It must not keep a CPU busy, which gets no helper then */
+		usleep(5000);
+	}
+	return NULL;
+}
+
+/* With helpers? */
+static void begin_helped(void)
+{
+	bool end = false;
+	pthread_t thread;
+
+	make_memory();
+	for (int tries = 5; tries && !helped; tries--) {
+		end = false;
+		prepare_container();
+		if (pthread_create(&thread, NULL, watch_helpers, &end))
+			errx(1, "pthread_create");
+		map();
+		unmap();
+		__atomic_store_n(&end, true, __ATOMIC_RELAXED);
+		pthread_join(thread, NULL);
+		close_all();
+	}
+}
+
+static const char *no_helper(void)
+{
+	return helped ? NULL : "nobody helped";
+}
+
+/* The caller alone, however much it maps */
+static void begin_alone(void)
+{
+	cpu_set_t one;
+
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	if (sched_setaffinity(0, sizeof(one), &one))
+		err(1, "sched_setaffinity");
+	make_memory();
+}
+
+#define MAP .missing = missing_device, .begin = make_memory, .prepare = prepare_container, \
+	.call = map, .undo = unmap_and_close
+#define UNMAP .missing = missing_device, .begin = make_memory, .prepare = prepare_mapping, \
+	.call = unmap, .undo = close_all, .may_be_done = true
+
+static void nothing(void)
+{
+}
+
+const struct scene type1_scenes[] = {
+	{ "type1: a container is made", .missing = missing_device, .prepare = nothing,
+	  .call = create, .undo = close_all },
+	{ "type1: 4K mapped", MAP, .backing = SMALL, .size = 8 * MIB },
+	{ "type1: absent 4K mapped", MAP, .backing = ABSENT, .size = MIB / 4 },
+	{ "type1: THP mapped", MAP, .backing = THP, .size = 16 * MIB },
+	{ "type1: hugetlb mapped", MAP, .backing = HUGETLB, .size = 16 * MIB },
+	/* Of 65,536 pages some are charged before the call ends: a failure has to give them back */
+	{ "type1: more mapped than is charged at once", MAP, .begin = begin_alone,
+	  .backing = REPEATED, .size = 384 * MIB, .sparse = 8 },
+	{ "type1: mapped by several threads", MAP, .begin = begin_helped, .vain = no_helper,
+	  .backing = SMALL, .size = 128 * MIB, .sparse = 4 },
+	{ "type1: 4K unmapped", UNMAP, .backing = SMALL, .size = 8 * MIB },
+	{ "type1: THP unmapped", UNMAP, .backing = THP, .size = 16 * MIB },
+	{ "type1: unmapped by several threads", UNMAP, .begin = begin_helped, .vain = no_helper,
+	  .backing = SMALL, .size = 128 * MIB, .sparse = 4 },
+	{ "type1: a second group attached, a replay", .missing = missing_device,
+	  .begin = make_memory, .prepare = prepare_replay, .call = attach, .undo = undo_replay,
+	  .vain = no_replay, .backing = SMALL, .size = 8 * MIB },
+	{ "type1: mapped in two domains", MAP, .prepare = prepare_two_empty_domains,
+	  .backing = SMALL, .size = 8 * MIB },
+	{ "type1: unmapped in two domains", UNMAP, .prepare = prepare_two_domains,
+	  .backing = SMALL, .size = 8 * MIB },
+	{}
+};

@@ -28,7 +28,7 @@ random_maps iommufd /dev/vfio/devices/$(ls $device/vfio-dev) {calls} {seed}
 
 def told(tree, arch, iommu, job, image, file):
     """The lines that the calls have printed on a kernel."""
-    options = Options(cpus=2, memory='3G', iommu=iommu, append='hugepagesz=2M hugepages=128',
+    options = Options(cpus=2, memory='3G', iommu=iommu, append='hugepagesz=2M hugepages=192',
                       devices=['igb'])
     options.limits.silence, options.limits.total = 900, 7200
     ended = guest.run_guest(arch, image, job, [file], options, name=f'differ-{iommu}-{tree}',

@@ -43,11 +43,13 @@ def number(name, default):
     return int(text)
 
 
-def program(arch, name='soak'):
-    """The program, built for the guest and with the patched tree's headers."""
+def program(arch, name='soak', files=()):
+    """The program, built for the guest and with the patched tree's headers; of files that are no
+    soak's, if there are any."""
     machine, src = load_machine(arch), source('patched')
     made = root('patched') / 'build' / f'{arch}-soak'
-    files = [file for folder in PROGRAMS[name] for file in sorted((SOAK / folder).glob('*.c'))]
+    files = files or [file for folder in PROGRAMS[name]
+                      for file in sorted((SOAK / folder).glob('*.c'))]
     with Lock(made):
         command, env = make(machine, made / 'headers', src, 'headers_install')
         step(f'build {arch} headers', command, log=made / 'headers.log', env=env)

@@ -5,8 +5,8 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kit import build
-from kit.common import BUILD, die, load_machine, shown, step
+from kit import build, soak
+from kit.common import BUILD, die, shown
 from kit.git import git, whole_worktree
 from kit.measure import TREES, commands, figures_of, plugin, row, selftest, warn_if_busy
 from kit.qemu import Options
@@ -14,6 +14,7 @@ from kit.trees import ROOTS
 
 QUICK = 'x86_64', 'plain', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
+MEMFDS = {'memfd': '4K memfd', 'memfd_hugetlb': '2M hugetlb memfd'}    # of iommufd alone
 MIB = 1024
 SMALL = 64    # MiB: too little for threads
 SPAN_CPUS = 2, 4, 8, 16, 32, 64
@@ -170,35 +171,41 @@ def count_row(metric, base, patched, **fields):
     }
 
 
-def pin_span():
-    """span/pin_span.c, compiled for the guest."""
-    made = BUILD / 'span' / 'pin_span'
-    made.parent.mkdir(parents=True, exist_ok=True)
-    step(None, [f'{load_machine("x86_64")["cross_compile"]}gcc', '-O2', '-Wall', '-static',
-                '-o', made, Path(__file__).parent / 'span' / 'pin_span.c'])
-    return made
-
-
 def spans(tree, cpus, jobs):
     """{(backing, state, call): [(work, span)]} of 1 GiB: what all vCPUs execute together, and the
     one that executes most."""
     # one for each boot: a `make bench` that goes on reads what the one before it has counted
     counts = BUILD / 'span' / f'{tree}-{cpus}-{len(jobs)}'
+    counts.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(__file__).parent / 'span'
+    program = soak.program('x86_64', 'pin_span', [folder / 'pin_span.c'])
     job = ('group=/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$BDF/iommu_group))\n'
+           'device=/dev/vfio/devices/$(ls /sys/bus/pci/devices/$BDF/vfio-dev)\n'
            f'echo {MIB // 2 + 1} > /proc/sys/vm/nr_hugepages\n')
-    job += ''.join(f'pin_span $group {MIB} {backing} {state} || exit\n'
-                   for backing, state in jobs)
-    counter = plugin(Path(__file__).parent / 'span' / 'plugin.c')
+    job += ''.join(f'pin_span ${"device" if backing in MEMFDS else "group"} {MIB} {backing} '
+                   f'{state} || exit\n' for backing, state in jobs)
+    counter = plugin(folder / 'plugin.c')
     options = Options(cpus=cpus, memory=f'{3 * MIB}M', prealloc=True,
                       qemu=['-plugin', f'file={counter},out={counts}'])
     options.limits.boot, options.limits.silence, options.limits.total = 1200, 1200, 3600
     figures_of('x86_64', build.build('x86_64', 'plain', tree), f'#!/bin/sh\n{job}echo done 1\n',
-               [pin_span()], options, f'{tree}, {cpus} vCPU(s), work and span')
+               [program], options, f'{tree}, {cpus} vCPU(s), work and span')
     lines = [list(map(int, line.split())) for line in counts.read_text().splitlines()]
     # of the four markers of a job the second and the fourth end a call
     return {(*job, call): [(sum(each), max(each))]
             for place, job in enumerate(jobs)
             for call, each in zip(('map', 'unmap'), lines[4 * place + 1:4 * place + 4:2])}
+
+
+def memfds():
+    """iommufd maps files: what the vCPU executes that executes most, of two."""
+    jobs = [(backing, state) for backing in MEMFDS for state in ('absent', 'present')]
+    base, patched = (spans(tree, 2, jobs) for tree in TREES)
+    for backing, state in jobs:
+        before, after = ([[span for _, span in tree[backing, state, 'map']]]
+                         for tree in (base, patched))
+        yield row('iommufd_map_cold_memfd' if state == 'absent' else 'iommufd_map_warm_memfd',
+                  before, after, 'instructions', vcpus=2, call='map', backing=backing)
 
 
 def scaling():
@@ -246,7 +253,7 @@ def counts(*functions):
 PARTS = {'seconds': seconds,
          'instructions': counts(lambda: instructions('map_small_instructions', SMALL),
                                 lambda: instructions('map_one_thread_instructions', MIB)),
-         'scaling': counts(scaling), 'locks': counts(lock_counts)}
+         'scaling': counts(scaling), 'memfds': counts(memfds), 'locks': counts(lock_counts)}
 
 
 def measure(**given):
@@ -272,6 +279,9 @@ def describe(each):
         return [f'{each["vcpus"]} vCPUs, {what}: {state}', BACKINGS[each['backing']]]
     if each['metric'] == 'map_beyond_limit':
         return ['map beyond the limit, instructions', BACKINGS[each['backing']]]
+    if each.get('backing') in MEMFDS:
+        state = 'not prefaulted' if each['metric'] == 'iommufd_map_cold_memfd' else 'prefaulted'
+        return [f'iommufd, busiest of 2 vCPUs, {state}', MEMFDS[each['backing']]]
     if 'prefaulted' not in each:
         return [f'{each["metric"].replace("_", " ")}, {each["unit"]}', each.get('backing', '')]
     state = 'prefaulted' if each['prefaulted'] else 'not'
@@ -294,6 +304,8 @@ def cover(each):
     if each['metric'] in ('work_ratio', 'span_speedup'):
         return each['vcpus'] == 16 and each['backing'] == '4k' and each['state'] == 'absent' and \
             each['call'] == 'map'
+    if each['metric'] == 'iommufd_map_cold_memfd':
+        return each['backing'] == 'memfd'
     return each['metric'] == 'map_beyond_limit'
 
 

@@ -8,6 +8,7 @@
  *   random_maps type1 /dev/vfio/GROUP CALLS SEED
  *   random_maps iommufd /dev/vfio/devices/vfioN CALLS SEED
  */
+#define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,12 +20,14 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <linux/capability.h>
 #include <linux/iommufd.h>
+#include <linux/memfd.h>
 #include <linux/vfio.h>
 
 #define PAGE 4096UL
@@ -36,6 +39,22 @@
 #define WINDOW (256 * MIB)
 #define KEPT 64
 
+/* What IOMMU_IOAS_MAP_FILE gets */
+static struct {
+	uint64_t size;		/* when it is whole, 0: no memfd */
+	uint64_t page;
+	int fd;
+} files[] = {
+	{ PART, PAGE },
+	{ THREADED + PART, PAGE },
+	{ THREADED + 8 * MIB, 2 * MIB },
+	{ PART, PAGE },		/* sealed */
+	{ THREADED + PART, PAGE },	/* opened for reading */
+	{}, {}, {},		/* a device, a folder, no file */
+};
+#define MEMFDS 4
+#define FILES (sizeof(files) / sizeof(files[0]))
+
 struct range {
 	uint64_t iova;
 	uint64_t size;
@@ -45,7 +64,8 @@ static uint64_t state, hash;
 static int fd, iommufd = -1;
 static uint32_t ioas;
 static struct range kept[KEPT];
-static int mapped, refused, unmapped, copied, large, short_of;	/* short_of: the limit */
+static int mapped, refused, unmapped, copied, large, filed, large_files;
+static int short_of;		/* the limit */
 
 static uint64_t rnd(uint64_t below)
 {
@@ -165,6 +185,69 @@ static int map(uint64_t vaddr, struct range range)
 	return failed ? errno : 0;
 }
 
+static int map_file(int file, uint64_t start, struct range range)
+{
+	struct iommu_ioas_map_file args = {
+		.size = sizeof(args),
+		.flags = iommufd_flags(random_flags()),
+		.ioas_id = ioas,
+		.fd = files[file].fd,
+		.start = start,
+		.iova = range.iova,
+		.length = range.size,
+	};
+
+	return ioctl(iommufd, IOMMU_IOAS_MAP_FILE, &args) ? errno : 0;
+}
+
+static void open_files(void)
+{
+	char path[64];
+
+	for (int i = 0; i < MEMFDS; i++) {
+		files[i].fd = memfd_create("random_maps", MFD_ALLOW_SEALING |
+					   (files[i].page > PAGE ? MFD_HUGETLB | MFD_HUGE_2MB : 0));
+		if (files[i].fd < 0 || ftruncate(files[i].fd, files[i].size))
+			err(1, "memfd");
+	}
+	if (fcntl(files[3].fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW))
+		err(1, "seal");
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", files[1].fd);
+	files[4].fd = open(path, O_RDONLY);
+	files[5].fd = open("/dev/null", O_RDWR);
+	files[6].fd = open("/", O_RDONLY);
+	files[7].fd = -1;
+	if (files[4].fd < 0 || files[5].fd < 0 || files[6].fd < 0)
+		err(1, "files");
+}
+
+/* Another size, or a hole; what is sealed stays as it is */
+static void change_file(int file)
+{
+	uint64_t pages = files[file].size / files[file].page;
+	uint64_t from = rnd(pages), size = rnd(pages - from) + 1;
+
+	if (rnd(2))
+		ftruncate(files[file].fd, (rnd(2) ? pages : from) * files[file].page);
+	else
+		fallocate(files[file].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			  from * files[file].page, size * files[file].page);
+}
+
+/* How much they have */
+static uint64_t blocks(void)
+{
+	uint64_t sum = 0;
+	struct stat st;
+
+	for (int i = 0; i < MEMFDS; i++) {
+		if (fstat(files[i].fd, &st))
+			err(1, "fstat");
+		sum += st.st_blocks;
+	}
+	return sum;
+}
+
 /* Another mapping of the same pages: their PFNs come from the first domain */
 static int copy(struct range range, uint64_t iova)
 {
@@ -266,6 +349,10 @@ static void change(char *base)
 	uint64_t size = (rnd(1UL << rnd(14)) + 1) * PAGE;
 	uint64_t from = rnd((3 * PART - size) / PAGE) * PAGE;
 
+	if (iommufd >= 0 && rnd(2)) {
+		change_file(rnd(MEMFDS));
+		return;
+	}
 	switch (rnd(4)) {
 	case 0:
 		child(base);
@@ -303,6 +390,29 @@ static struct range random_range(void)
 	return range;
 }
 
+/* A file that several threads pin, all of it absent, or from a place on */
+static int map_large_file(uint64_t *size)
+{
+	int file = 1 + rnd(2);
+	uint64_t hole = rnd(2) ? rnd(files[file].size / (2 * MIB)) * 2 * MIB : 0;
+	uint64_t start = rnd(2) ? rnd((files[file].size - THREADED) / PAGE) * PAGE : 0;
+	struct range range = { IOVA, files[file].size - start };
+	int result;
+
+	unmap((struct range){ IOVA, WINDOW }, size);
+	if (rnd(8) && ftruncate(files[file].fd, files[file].size))
+		err(1, "ftruncate");
+	fallocate(files[file].fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, hole,
+		  files[file].size - hole);
+	if (!rnd(8))
+		range.size += PAGE;
+	result = map_file(file, start, range);
+	large_files += !result;
+	if (!result)
+		kept[0] = range;
+	return result;
+}
+
 /* Nothing else is in the window then; of absent pages there is more to do */
 static int map_large(char *base, uint64_t *size)
 {
@@ -324,10 +434,22 @@ static int call_one(char *base, uint64_t *size)
 {
 	struct range *one = &kept[rnd(KEPT)], range;
 	uint64_t vaddr = (uintptr_t)base + rnd(MEMORY / PAGE) * PAGE;
-	int what = rnd(9), result;
+	int what = rnd(iommufd < 0 ? 9 : 11), result, file;
 
 	if (!rnd(64))
-		return map_large(base, size);
+		return iommufd >= 0 && rnd(2) ? map_large_file(size) : map_large(base, size);
+	if (what > 8) {
+		range = random_range();
+		file = rnd(FILES);
+		/* Now and then beyond the end */
+		result = map_file(file, rnd((files[file].size + PART / 8) / PAGE) * PAGE +
+				  (rnd(32) ? 0 : 8), range);
+		if (!result)
+			*one = range;
+		filed += !result;
+		refused += !!result;
+		return result;
+	}
 	if (what == 8) {
 		change(base);
 		return 0;
@@ -367,6 +489,7 @@ int main(int argc, char **argv)
 	else
 		open_iommufd(argv[2]);
 	base = memory();
+	open_files();
 	before = pinned();
 
 	for (int call = 1; call <= calls; call++) {
@@ -376,14 +499,16 @@ int main(int argc, char **argv)
 		tell(pinned() - before);
 		tell(status_of("VmLck:"));
 		tell(status_of("VmPin:"));
+		tell(blocks());
 		if (call % 100 == 0 || call == calls)
 			printf("%d %s %016" PRIx64 " %" PRIu64 "\n", call, argv[1], hash,
 			       pinned() - before);
 	}
-	printf("all %s mapped %d large %d refused %d (%d for the limit) unmapped %d copied %d\n",
-	       argv[1], mapped, large, refused, short_of, unmapped, copied);
+	printf("all %s mapped %d large %d refused %d (%d for the limit) unmapped %d copied %d "
+	       "files %d large files %d\n", argv[1], mapped, large, refused, short_of, unmapped,
+	       copied, filed, large_files);
 	if (calls >= 1000 && (!mapped || !large || !refused || !short_of || !unmapped ||
-			      (iommufd >= 0 && !copied)))
+			      (iommufd >= 0 && (!copied || !filed || !large_files))))
 		errx(1, "%s: something never happened", argv[1]);
 	return 0;
 }

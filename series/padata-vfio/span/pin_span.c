@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Maps and unmaps memory with VFIO type1, with a marker for plugin.c before and
- * after each of the two calls.
+ * Maps and unmaps memory with VFIO type1, or a memfd with iommufd, with a marker
+ * for plugin.c before and after each of the two calls.
  *
  *   pin_span GROUP MIB 4k|thp|hugetlb absent|present|first|last|other|limit
+ *   pin_span DEVICE MIB memfd|memfd_hugetlb absent|present|first|last|other
  *
  * first, last, other: the first, the last, every other 64 MiB is present; limit:
  * nothing is, and a quarter is what RLIMIT_MEMLOCK allows.
  */
+#define _GNU_SOURCE
 #include <err.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -19,6 +21,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <linux/iommufd.h>
+#include <linux/memfd.h>
 #include <linux/vfio.h>
 
 #define HUGE (2UL << 20)
@@ -42,6 +46,34 @@ static int container_of(const char *group_path)
 		err(1, "type1");
 
 	return container;
+}
+
+/* An IOAS that the device is attached to; @device stays open. */
+static uint32_t ioas_of(const char *path, int iommufd)
+{
+	struct vfio_device_bind_iommufd bind = { .argsz = sizeof(bind), .iommufd = iommufd };
+	struct vfio_device_attach_iommufd_pt attach = { .argsz = sizeof(attach) };
+	struct iommu_ioas_alloc alloc = { .size = sizeof(alloc) };
+	int device = open(path, O_RDWR);
+
+	if (device < 0 || iommufd < 0 || ioctl(device, VFIO_DEVICE_BIND_IOMMUFD, &bind) ||
+	    ioctl(iommufd, IOMMU_IOAS_ALLOC, &alloc))
+		err(1, "%s", path);
+	attach.pt_id = alloc.out_ioas_id;
+	if (ioctl(device, VFIO_DEVICE_ATTACH_IOMMUFD_PT, &attach))
+		err(1, "attach");
+
+	return alloc.out_ioas_id;
+}
+
+static int memfd_of(size_t size, const char *backing)
+{
+	int fd = memfd_create(backing, strcmp(backing, "memfd") ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
+
+	if (fd < 0 || ftruncate(fd, size))
+		err(1, "memfd");
+
+	return fd;
 }
 
 /* Huge pages are aligned, as a VMM's memory is. */
@@ -80,15 +112,46 @@ static void limit_to(size_t size)
 		err(1, "limit");
 }
 
-static int call(int container, unsigned long request, void *argument)
+static int call(int fd, unsigned long request, void *argument)
 {
 	int failed;
 
 	marker();
-	failed = ioctl(container, request, argument);
+	failed = ioctl(fd, request, argument);
 	marker();
 
 	return failed;
+}
+
+static int main_memfd(const char *path, size_t size, const char *backing, const char *state)
+{
+	int iommufd = open("/dev/iommu", O_RDWR), fd = memfd_of(size, backing);
+	uint32_t ioas = ioas_of(path, iommufd);
+	struct iommu_ioas_map_file map = {
+		.size = sizeof(map),
+		.flags = IOMMU_IOAS_MAP_FIXED_IOVA | IOMMU_IOAS_MAP_READABLE |
+			 IOMMU_IOAS_MAP_WRITEABLE,
+		.ioas_id = ioas,
+		.fd = fd,
+		.iova = IOVA,
+		.length = size,
+	};
+	struct iommu_ioas_unmap unmap = {
+		.size = sizeof(unmap),
+		.ioas_id = ioas,
+		.iova = IOVA,
+		.length = size,
+	};
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (memory == MAP_FAILED)
+		err(1, "mmap");
+	if (strcmp(state, "absent"))
+		make_present(memory, size, state);
+	if (call(iommufd, IOMMU_IOAS_MAP_FILE, &map) || call(iommufd, IOMMU_IOAS_UNMAP, &unmap))
+		err(1, "%s", state);
+
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -110,8 +173,10 @@ int main(int argc, char **argv)
 	char *memory;
 
 	if (!size)
-		errx(2, "usage: pin_span GROUP MIB BACKING STATE");
+		errx(2, "usage: pin_span GROUP|DEVICE MIB BACKING STATE");
 	state = argv[4];
+	if (!strncmp(argv[3], "memfd", 5))
+		return main_memfd(argv[1], size, argv[3], state);
 	container = container_of(argv[1]);
 	memory = memory_of(size, argv[3]);
 	if (!strcmp(state, "limit"))

@@ -28,7 +28,7 @@ def draw(topic):
     if not plt:
         os.chdir(TOP)
         # bench's variables would mean nothing to plot
-        for name in ('TOPIC', 'RUNS', 'ROUNDS'):
+        for name in ('TOPIC', 'PART', 'RUNS', 'ROUNDS', 'FULL'):
             os.environ.pop(name, None)
         os.execv('/usr/bin/python3', ['/usr/bin/python3', '-m', 'kit', 'plot', topic])
     figure = topics.benchmark(topic).plot(measure.load(topic), plt)

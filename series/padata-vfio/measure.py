@@ -14,7 +14,7 @@ from kit.trees import ROOTS
 
 QUICK = 'x86_64', 'plain', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
-MEMFDS = {'memfd': '4K memfd', 'memfd_hugetlb': '2M hugetlb memfd'}    # of iommufd alone
+MEMFDS = {'memfd': '4K file', 'memfd_hugetlb': '2M file'}    # of iommufd alone
 MIB = 1024
 SMALL = 64    # MiB: too little for threads
 SPAN_CPUS = 2, 4, 8, 16, 32, 64
@@ -281,7 +281,7 @@ def describe(each):
         return ['map beyond the limit, instructions', BACKINGS[each['backing']]]
     if each.get('backing') in MEMFDS:
         state = 'not prefaulted' if each['metric'] == 'iommufd_map_cold_memfd' else 'prefaulted'
-        return [f'iommufd, busiest of 2 vCPUs, {state}', MEMFDS[each['backing']]]
+        return [f'iommufd, 2 vCPUs, {state}', MEMFDS[each['backing']]]
     if 'prefaulted' not in each:
         return [f'{each["metric"].replace("_", " ")}, {each["unit"]}', each.get('backing', '')]
     state = 'prefaulted' if each['prefaulted'] else 'not'

@@ -16,7 +16,7 @@ help:    ## this list
 run:    ## the main job: base and patched side by side [LINUX=own tree BASE=commit TOPIC= RUNS=]
 	@sh kit/start.sh run
 
-test:    ## kernels booted, tests in them [TEST=pattern ARCH= FLAVOUR= IOMMU= FULL=1 LINUX= BASE=]
+test:    ## kernels booted, tests in them [TEST= ARCH= FLAVOUR= CPUS= IOMMU= FULL=1 LINUX= BASE=]
 	@sh kit/start.sh test
 
 soak:    ## all topics' workloads at once, kills, hotplug [MINUTES=20 ARCH= SEED=]

@@ -14,7 +14,7 @@ Verb = namedtuple('Verb', 'module function variables needs', defaults=('', ''))
 
 VERBS = {
     'run': Verb('run', 'main', 'LINUX BASE TOPIC RUNS', 'own'),
-    'test': Verb('test', 'main', 'LINUX BASE ARCH FLAVOUR TEST IOMMU FULL', 'own'),
+    'test': Verb('test', 'main', 'LINUX BASE ARCH FLAVOUR TEST CPUS IOMMU FULL', 'own'),
     'shell': Verb('shell', 'main',
                   'LINUX BASE ARCH FLAVOUR TREE CPUS MEM IOMMU APPEND SHARE GDB', 'own'),
     'soak': Verb('soak', 'main', 'MINUTES ARCH SEED', 'series'),

@@ -190,6 +190,14 @@ def output(command, cwd=None, env=None, check=True, stdin=None):
     return done.stdout if check else done
 
 
+def number(name, default):
+    """What somebody gave of a number, or the default."""
+    text = os.environ.get(name) or str(default)
+    if not text.isdigit() or not int(text):
+        die(f'{name}={text}: a number is meant')
+    return int(text)
+
+
 def flag(name):
     """Is the variable set to yes? 1 and 0 are the words for it."""
     value = os.environ.get(name, '')

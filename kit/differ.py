@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 
 from kit import build, guest, soak, soak_record, table
-from kit.common import die, say
+from kit.common import die, number, say
 from kit.measure import TREES
 from kit.qemu import Options
 from kit.test import closing
@@ -68,7 +68,7 @@ def differ(arch, iommu, calls, seed, pool):
 
 
 def main():
-    calls, seed = soak.number('CALLS', 12500), soak.number('SEED', random.randrange(1, 1 << 32))
+    calls, seed = number('CALLS', 12500), number('SEED', random.randrange(1, 1 << 32))
     wanted = os.environ.get('IOMMU')
     chosen = [each for each in IOMMUS if wanted in (None, '', each[1])] or \
         die(f'no IOMMU {wanted} (known: {" ".join(iommu for _, iommu in IOMMUS)})')

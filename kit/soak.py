@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from kit import build, console, guest, report, soak_record, table, test
-from kit.common import TOP, archs, die, load_machine, say, shown, step
+from kit.common import TOP, archs, die, load_machine, number, say, shown, step
 from kit.qemu import Options
 from kit.trees import Lock, make, root, source
 
@@ -34,13 +34,6 @@ TABLES = {'test': 'of a VM',
 SKIPS = {'x86_64': [TABLES], 'arm64': [NO_DEVICE],
          'powerpc': [NO_DEVICE, NO_VM, {'test': 'hugetlbfs|lockdep',
                                         'reason': 'not in its kernel; splats.allowed'}]}
-
-
-def number(name, default):
-    text = os.environ.get(name) or str(default)
-    if not text.isdigit() or not int(text):
-        die(f'{name}={text}: a number is meant')
-    return int(text)
 
 
 def program(arch, name='soak', files=()):

@@ -10,7 +10,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from kit import boots, build, guest, own, report, selftests
-from kit.common import INTERRUPTED, die, end_children, flag, say, shown
+from kit.common import INTERRUPTED, die, end_children, flag, number, say, shown
 from kit.git import git
 from kit.trees import source
 
@@ -29,6 +29,8 @@ def plan():
     planned = boots.chosen(arch, flavour, pattern, flag('FULL'))
     if iommu := os.environ.get('IOMMU'):
         planned = [{**boot, 'iommu': iommu} for boot in planned]
+    if cpus := number('CPUS', 0):
+        planned = [{**boot, 'cpus': cpus} for boot in planned]
     if own.given():
         missing = {test['name'] for boot in planned for test in boot['test'] if not there(test)}
         if missing:

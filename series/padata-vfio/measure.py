@@ -14,7 +14,8 @@ from kit.trees import ROOTS
 
 QUICK = 'x86_64', 'plain', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
-MEMFDS = {'memfd': '4K file', 'memfd_hugetlb': '2M file'}    # of iommufd alone
+# of iommufd
+MEMORY = {**BACKINGS, 'memfd': '4K file', 'memfd_hugetlb': '2M file'}
 MIB = 1024
 SMALL = 64    # MiB: too little for threads
 SPAN_CPUS = 2, 4, 8, 16, 32, 64
@@ -171,19 +172,19 @@ def count_row(metric, base, patched, **fields):
     }
 
 
-def spans(tree, cpus, jobs):
+def spans(tree, cpus, jobs, through='group'):
     """{(backing, state, call): [(work, span)]} of 1 GiB: what all vCPUs execute together, and the
-    one that executes most."""
+    one that executes most; through type1 or, where it is the device, iommufd."""
     # one for each boot: a `make bench` that goes on reads what the one before it has counted
-    counts = BUILD / 'span' / f'{tree}-{cpus}-{len(jobs)}'
+    counts = BUILD / 'span' / f'{tree}-{cpus}-{through}-{len(jobs)}'
     counts.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(__file__).parent / 'span'
     program = soak.program('x86_64', 'pin_span', [folder / 'pin_span.c'])
     job = ('group=/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$BDF/iommu_group))\n'
            'device=/dev/vfio/devices/$(ls /sys/bus/pci/devices/$BDF/vfio-dev)\n'
            f'echo {MIB // 2 + 1} > /proc/sys/vm/nr_hugepages\n')
-    job += ''.join(f'pin_span ${"device" if backing in MEMFDS else "group"} {MIB} {backing} '
-                   f'{state} || exit\n' for backing, state in jobs)
+    job += ''.join(f'pin_span ${through} {MIB} {backing} {state} || exit\n'
+                   for backing, state in jobs)
     counter = plugin(folder / 'plugin.c')
     options = Options(cpus=cpus, memory=f'{3 * MIB}M', prealloc=True,
                       qemu=['-plugin', f'file={counter},out={counts}'])
@@ -197,15 +198,19 @@ def spans(tree, cpus, jobs):
             for call, each in zip(('map', 'unmap'), lines[4 * place + 1:4 * place + 4:2])}
 
 
-def memfds():
-    """iommufd maps files: what the vCPU executes that executes most, of two."""
-    jobs = [(backing, state) for backing in MEMFDS for state in ('absent', 'present')]
-    base, patched = (spans(tree, 2, jobs) for tree in TREES)
-    for backing, state in jobs:
-        before, after = ([[span for _, span in tree[backing, state, 'map']]]
-                         for tree in (base, patched))
-        yield row('iommufd_map_cold_memfd' if state == 'absent' else 'iommufd_map_warm_memfd',
-                  before, after, 'instructions', vcpus=2, call='map', backing=backing)
+def iommufd():
+    """What iommufd takes with two vCPUs: on the base, wherever its one thread runs; with the series
+    on the vCPU that executes most, and on both."""
+    jobs = [(backing, state) for backing in MEMORY for state in ('absent', 'present')]
+    base, patched = (spans(tree, 2, jobs, 'device') for tree in TREES)
+    for (backing, state, call), [(work, _)] in base.items():
+        if call == 'unmap' and state != 'absent':
+            continue
+        name = 'iommufd_unmap' if call == 'unmap' else \
+            f'iommufd_map_{"cold" if state == "absent" else "warm"}'
+        for what, after in zip(('all', 'busiest'), patched[backing, state, call][0]):
+            yield row(name, [[work]], [[after]], 'instructions', vcpus=2, call=call,
+                      backing=backing, what=what)
 
 
 def scaling():
@@ -253,7 +258,7 @@ def counts(*functions):
 PARTS = {'seconds': seconds,
          'instructions': counts(lambda: instructions('map_small_instructions', SMALL),
                                 lambda: instructions('map_one_thread_instructions', MIB)),
-         'scaling': counts(scaling), 'memfds': counts(memfds), 'locks': counts(lock_counts)}
+         'scaling': counts(scaling), 'iommufd': counts(iommufd), 'locks': counts(lock_counts)}
 
 
 def measure(**given):
@@ -279,9 +284,9 @@ def describe(each):
         return [f'{each["vcpus"]} vCPUs, {what}: {state}', BACKINGS[each['backing']]]
     if each['metric'] == 'map_beyond_limit':
         return ['map beyond the limit, instructions', BACKINGS[each['backing']]]
-    if each.get('backing') in MEMFDS:
-        state = 'not prefaulted' if each['metric'] == 'iommufd_map_cold_memfd' else 'prefaulted'
-        return [f'iommufd, 2 vCPUs, {state}', MEMFDS[each['backing']]]
+    if each['metric'].startswith('iommufd_'):
+        state = WORDS[each['metric']].removeprefix('iommufd, ')
+        return [f'iommufd, {each["what"]}: {state}', MEMORY[each['backing']]]
     if 'prefaulted' not in each:
         return [f'{each["metric"].replace("_", " ")}, {each["unit"]}', each.get('backing', '')]
     state = 'prefaulted' if each['prefaulted'] else 'not'
@@ -304,8 +309,8 @@ def cover(each):
     if each['metric'] in ('work_ratio', 'span_speedup'):
         return each['vcpus'] == 16 and each['backing'] == '4k' and each['state'] == 'absent' and \
             each['call'] == 'map'
-    if each['metric'] == 'iommufd_map_cold_memfd':
-        return each['backing'] == 'memfd'
+    if each['metric'] == 'iommufd_map_cold':
+        return each['backing'] == 'memfd' and each['what'] == 'busiest'
     return each['metric'] == 'map_beyond_limit'
 
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Maps and unmaps memory with VFIO type1, or a memfd with iommufd, with a marker
- * for plugin.c before and after each of the two calls.
+ * Maps and unmaps memory with VFIO type1, or that and memfds with iommufd, with a
+ * marker for plugin.c before and after each of the two calls.
  *
  *   pin_span GROUP MIB 4k|thp|hugetlb absent|present|first|last|other|limit
- *   pin_span DEVICE MIB memfd|memfd_hugetlb absent|present|first|last|other
+ *   pin_span DEVICE MIB 4k|thp|hugetlb|memfd|memfd_hugetlb absent|present
  *
  * first, last, other: the first, the last, every other 64 MiB is present; limit:
  * nothing is, and a quarter is what RLIMIT_MEMLOCK allows.
@@ -123,14 +123,35 @@ static int call(int fd, unsigned long request, void *argument)
 	return failed;
 }
 
-static int main_memfd(const char *path, size_t size, const char *backing, const char *state)
+static char *mapping_of(int fd, size_t size)
 {
-	int iommufd = open("/dev/iommu", O_RDWR), fd = memfd_of(size, backing);
+	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (memory == MAP_FAILED)
+		err(1, "mmap");
+
+	return memory;
+}
+
+static int main_iommufd(const char *path, size_t size, const char *backing, const char *state)
+{
+	int iommufd = open("/dev/iommu", O_RDWR);
+	int fd = strncmp(backing, "memfd", 5) ? -1 : memfd_of(size, backing);
+	char *memory = fd < 0 ? memory_of(size, backing) : mapping_of(fd, size);
 	uint32_t ioas = ioas_of(path, iommufd);
-	struct iommu_ioas_map_file map = {
+	uint32_t flags = IOMMU_IOAS_MAP_FIXED_IOVA | IOMMU_IOAS_MAP_READABLE |
+			 IOMMU_IOAS_MAP_WRITEABLE;
+	struct iommu_ioas_map map = {
 		.size = sizeof(map),
-		.flags = IOMMU_IOAS_MAP_FIXED_IOVA | IOMMU_IOAS_MAP_READABLE |
-			 IOMMU_IOAS_MAP_WRITEABLE,
+		.flags = flags,
+		.ioas_id = ioas,
+		.user_va = (uintptr_t)memory,
+		.iova = IOVA,
+		.length = size,
+	};
+	struct iommu_ioas_map_file map_file = {
+		.size = sizeof(map_file),
+		.flags = flags,
 		.ioas_id = ioas,
 		.fd = fd,
 		.iova = IOVA,
@@ -142,13 +163,13 @@ static int main_memfd(const char *path, size_t size, const char *backing, const 
 		.iova = IOVA,
 		.length = size,
 	};
-	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	int failed;
 
-	if (memory == MAP_FAILED)
-		err(1, "mmap");
 	if (strcmp(state, "absent"))
 		make_present(memory, size, state);
-	if (call(iommufd, IOMMU_IOAS_MAP_FILE, &map) || call(iommufd, IOMMU_IOAS_UNMAP, &unmap))
+	failed = fd < 0 ? call(iommufd, IOMMU_IOAS_MAP, &map) :
+			  call(iommufd, IOMMU_IOAS_MAP_FILE, &map_file);
+	if (failed || call(iommufd, IOMMU_IOAS_UNMAP, &unmap))
 		err(1, "%s", state);
 
 	return 0;
@@ -175,8 +196,8 @@ int main(int argc, char **argv)
 	if (!size)
 		errx(2, "usage: pin_span GROUP|DEVICE MIB BACKING STATE");
 	state = argv[4];
-	if (!strncmp(argv[3], "memfd", 5))
-		return main_memfd(argv[1], size, argv[3], state);
+	if (!strncmp(argv[1], "/dev/vfio/devices/", 18))
+		return main_iommufd(argv[1], size, argv[3], state);
 	container = container_of(argv[1]);
 	memory = memory_of(size, argv[3]);
 	if (!strcmp(state, "limit"))

@@ -190,9 +190,11 @@ def output(command, cwd=None, env=None, check=True, stdin=None):
     return done.stdout if check else done
 
 
-def number(name, default):
+def number(name, default=None):
     """What somebody gave of a number, or the default."""
-    text = os.environ.get(name) or str(default)
+    text = os.environ.get(name)
+    if not text:
+        return default
     if not text.isdigit() or not int(text):
         die(f'{name}={text}: a number is meant')
     return int(text)

@@ -29,7 +29,7 @@ def plan():
     planned = boots.chosen(arch, flavour, pattern, flag('FULL'))
     if iommu := os.environ.get('IOMMU'):
         planned = [{**boot, 'iommu': iommu} for boot in planned]
-    if cpus := number('CPUS', 0):
+    if cpus := number('CPUS'):
         planned = [{**boot, 'cpus': cpus} for boot in planned]
     if own.given():
         missing = {test['name'] for boot in planned for test in boot['test'] if not there(test)}

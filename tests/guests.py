@@ -185,6 +185,19 @@ class Order(unittest.TestCase):
         self.assertEqual(found[-4:], ['boot x', 'end x', 'boot y', 'end y'])
 
 
+class Planned(unittest.TestCase):
+    def cpus(self, **env):
+        with mock.patch.dict('os.environ', env), mock.patch.object(
+                boots, 'chosen', lambda *_: [boot([{'name': 'a'}]), boot([{'name': 'b'}], cpus=5)]):
+            return [each.get('cpus') for each in test.plan()]
+
+    def test_as_the_topics_say_or_as_many_cpus_as_are_given(self):
+        self.assertEqual(self.cpus(), [None, 5])
+        self.assertEqual(self.cpus(CPUS='17'), [17, 17])
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+            self.cpus(CPUS='some')
+
+
 class CommandLine(unittest.TestCase):
     def words(self, arch, **options):
         machine = load_machine(arch)

@@ -15,7 +15,7 @@ from kit import build, guest, soak, soak_record, table
 from kit.common import die, number, say
 from kit.measure import TREES
 from kit.qemu import Options
-from kit.test import closing
+from kit.report import closing
 
 IOMMUS = (('x86_64', 'intel'), ('x86_64', 'amd'), ('x86_64', 'virtio'), ('arm64', 'smmuv3'))
 JOB = '''#!/bin/sh

@@ -50,6 +50,10 @@ def job_of(tests):
     return '\n'.join([*lines, 'exit 0', ''])
 
 
+def closing(counts):
+    return ', '.join(f'{counts[word]} {word}' for word in ('passed', 'failed', 'skipped'))
+
+
 class Report:
     """Prints each result as it comes, then counts."""
 

@@ -11,7 +11,7 @@ import random
 import re
 from pathlib import Path
 
-from kit import build, console, guest, report, soak_record, table, test
+from kit import build, console, guest, report, soak_record, table
 from kit.common import TOP, archs, die, load_machine, number, say, shown, step
 from kit.qemu import Options
 from kit.trees import Lock, make, root, source
@@ -82,21 +82,23 @@ def row_of(arch, minutes, seed, results, ended, failed):
             'failed': failed}
 
 
-def main():
-    arch, minutes = os.environ.get('ARCH') or 'x86_64', number('MINUTES', 20)
-    seed = number('SEED', random.randrange(1, 1 << 32))
-    if arch not in archs():
-        die(f'no architecture {arch} (known: {" ".join(archs())})')
+def any_seed():
+    return random.randrange(1, 1 << 32)
+
+
+def run(arch, minutes, seed, names):
+    """(Counter, guest status, what is recorded) of the programs of these names, in that order."""
     image = build.build(arch, FLAVOUR, 'patched')
-    has_vfio = bool(load_machine(arch)['devices'])
-    # first, as the soak looks for leaks in the end
-    tests = [{'name': name, 'program': name, 'arguments': words, 'skips': SKIPS[arch]}
-             for name, words in (('faults', '$BDFS'), ('soak', f'{minutes} {seed} $BDFS'))]
+    arguments = {'faults': '$BDFS', 'soak': f'{minutes} {seed} $BDFS'}
+    tests = [{'name': name, 'program': name, 'arguments': arguments[name], 'skips': SKIPS[arch]}
+             for name in names]
     results = Counts(tests)
     options = Options(cpus=4, memory='4G', append=PATIENCE,
-                      devices=DEVICES if has_vfio else None)
+                      devices=DEVICES if load_machine(arch)['devices'] else None)
+    # other guests may run meanwhile
+    options.limits.boot, options.limits.silence = 300, 600
     options.limits.total = 60 * minutes + 3600
-    files = [program(arch, name) for name in ('faults', 'soak')]
+    files = [program(arch, name) for name in names]
     say(f'soak: {arch} {FLAVOUR}, {minutes} minute(s), SEED={seed}')
     ended = guest.run_guest(arch, image, report.job_of(tests), files, options,
                             name=f'soak-{arch}', on_line=results.line)
@@ -104,8 +106,19 @@ def main():
     if ended.status in (guest.LOST, guest.SPLAT):
         print(f'FAILED {arch} {FLAVOUR}: {ended.message}\n{ended.detail}')
         counts['failed'] += 1
-    soak_record.record([row_of(arch, minutes, seed, results, ended, counts['failed'])])
+    print(f'soak: {arch} {FLAVOUR}: {report.closing(counts)}, seed {seed}; '
+          f'{shown(Path(ended.folder))}', flush=True)
+    return (counts, ended.status or (guest.FAILED if counts['failed'] else guest.OK),
+            row_of(arch, minutes, seed, results, ended, counts['failed']))
+
+
+def main():
+    arch, minutes = os.environ.get('ARCH') or 'x86_64', number('MINUTES', 20)
+    if arch not in archs():
+        die(f'no architecture {arch} (known: {" ".join(archs())})')
+    # the faults first, as the soak looks for leaks in the end
+    counts, status, row = run(arch, minutes, number('SEED', any_seed()), ['faults', 'soak'])
+    soak_record.record([row])
     table.write()
-    print(f'{shown(Path(ended.folder))}, seed {seed}')
-    print(test.closing(counts))
-    return ended.status or (guest.FAILED if counts['failed'] else guest.OK)
+    print(report.closing(counts))
+    return status

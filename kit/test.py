@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make test: boots what the topics ask for and runs their selftests and KUnit suites.
+"""make test: boots what the topics ask for and runs their selftests and KUnit suites, and for some
+minutes the workloads of all topics at once.
 
 Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 a test failed, 2 a guest was lost,
 3 a kernel splat.
 """
 import os
+import re
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from kit import boots, build, guest, own, report, selftests
-from kit.common import INTERRUPTED, die, end_children, flag, number, say, shown
+from kit import boots, build, guest, own, report, selftests, soak
+from kit.common import INTERRUPTED, archs, die, end_children, flag, number, say, shown
 from kit.git import git
+from kit.report import closing
 from kit.trees import source
+
+
+MINUTES = 5    # of the workloads of all topics, on each architecture
 
 
 def there(test):
@@ -37,7 +43,23 @@ def plan():
             say(f'test: this tree has not: {" ".join(sorted(missing))}')
         planned = [{**boot, 'test': [test for test in boot['test'] if test['name'] not in missing]}
                    for boot in planned]
-    return [boot for boot in planned if boot['test']] or die('no test is meant by that')
+    return [boot for boot in planned if boot['test']]
+
+
+def soaked():
+    """The architectures whose workloads run side by side: `soak` to TEST=. They have a kernel, CPUs
+    and devices of their own."""
+    arch, flavour, pattern = (os.environ.get(name, '') for name in ('ARCH', 'FLAVOUR', 'TEST'))
+    if own.given() or number('CPUS') or os.environ.get('IOMMU') or \
+            flavour not in ('', soak.FLAVOUR) or not re.search(pattern, 'soak'):
+        return []
+    return [each for each in archs() if arch in ('', each)]
+
+
+def run_soak(arch):
+    """(Counter, guest status) of some minutes of it."""
+    counts, status, _ = soak.run(arch, MINUTES, soak.any_seed(), ['soak'])
+    return counts, status
 
 
 def prepare(boot):
@@ -70,22 +92,21 @@ def run_boot(boot, image, files):
     return counts, ended.status
 
 
-def closing(counts):
-    return ', '.join(f'{counts[word]} {word}' for word in ('passed', 'failed', 'skipped'))
-
-
 def worse(one, other):
     """Of two guests' statuses: a lost guest is worst, then a splat, then a failed test."""
     badness = [guest.OK, guest.FAILED, guest.SPLAT, guest.LOST]
     return max(one, other, key=badness.index)
 
 
-def run_all(planned, pool):
-    """(Counter, guest status) of each boot. They run side by side, and what others need is built
-    meanwhile; those that measure what CPUs they get come last, one after the other."""
+def run_all(planned, soaks, pool):
+    """(Counter, guest status) of each boot and each soak. They run side by side, and what others
+    need is built meanwhile; those that measure what CPUs they get come last, one after the other.
+    """
     alone = [boot for boot in planned if boot.get('alone')]
-    running = [pool.submit(lambda boot: run_boot(boot, *prepare(boot)), boot)
-               for boot in planned if not boot.get('alone')]
+    # what takes longest first
+    running = [pool.submit(run_soak, arch) for arch in soaks]
+    running += [pool.submit(lambda boot: run_boot(boot, *prepare(boot)), boot)
+                for boot in planned if not boot.get('alone')]
     ready = [prepare(boot) for boot in alone]
     for each in running:
         yield each.result()
@@ -100,10 +121,12 @@ def places():
 
 
 def main():
-    total, worst, planned = Counter(), guest.OK, plan()
+    total, worst, planned, soaks = Counter(), guest.OK, plan(), soaked()
+    if not planned and not soaks:
+        die('no test is meant by that')
     with ThreadPoolExecutor(places()) as pool:
         try:
-            for counts, status in run_all(planned, pool):
+            for counts, status in run_all(planned, soaks, pool):
                 total += counts
                 worst = worse(worst, status)
         except (SystemExit, KeyboardInterrupt) as error:

@@ -162,8 +162,8 @@ class Soak(unittest.TestCase):
 
 
 class Order(unittest.TestCase):
-    def events(self, *planned):
-        """What `make test` does with these boots, in its order."""
+    def events(self, *planned, soaks=()):
+        """What `make test` does with these boots and soaks, in its order."""
         found = []
 
         def run(each, *_):
@@ -171,9 +171,12 @@ class Order(unittest.TestCase):
             time.sleep(0.1)
             found.append(f'end {each["name"]}')
             return Counter(), guest.OK
-        with mock.patch.multiple(test, run_boot=run, prepare=lambda each: (
-                found.append(f'build {each["name"]}') or ('', []))), ThreadPoolExecutor(2) as pool:
-            self.assertEqual(len(list(test.run_all(planned, pool))), len(planned))
+        with mock.patch.multiple(
+                test, run_boot=run, run_soak=lambda arch: run({'name': arch}),
+                prepare=lambda each: found.append(f'build {each["name"]}') or ('', [])), \
+                ThreadPoolExecutor(2) as pool:
+            self.assertEqual(len(list(test.run_all(planned, soaks, pool))),
+                             len(planned) + len(soaks))
         return found
 
     def test_side_by_side_while_others_are_built(self):
@@ -183,6 +186,11 @@ class Order(unittest.TestCase):
         self.assertLess(found.index('build b'), found.index('end a'))
         self.assertLess(found.index('build y'), found.index('end a'))
         self.assertEqual(found[-4:], ['boot x', 'end x', 'boot y', 'end y'])
+
+    def test_a_soak_is_beside_others_but_not_beside_those_alone(self):
+        found = self.events({'name': 'x', 'alone': True}, {'name': 'a'}, soaks=['arm64'])
+        self.assertLess(found.index('boot a'), found.index('end arm64'))
+        self.assertEqual(found[-2:], ['boot x', 'end x'])
 
 
 class Planned(unittest.TestCase):
@@ -196,6 +204,16 @@ class Planned(unittest.TestCase):
         self.assertEqual(self.cpus(CPUS='17'), [17, 17])
         with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
             self.cpus(CPUS='some')
+
+    def soaked(self, **env):
+        with mock.patch.dict('os.environ', env):
+            return sorted(test.soaked())
+
+    def test_every_architecture_is_soaked_unless_something_else_is_asked_for(self):
+        self.assertEqual(self.soaked(), ['arm64', 'powerpc', 'x86_64'])
+        self.assertEqual(self.soaked(ARCH='arm64', FLAVOUR='debug', TEST='soak'), ['arm64'])
+        for env in ({'FLAVOUR': 'plain'}, {'TEST': 'iova'}, {'CPUS': '3'}, {'IOMMU': 'amd'}):
+            self.assertEqual(self.soaked(**env), [])
 
 
 class CommandLine(unittest.TestCase):

@@ -19,7 +19,7 @@ run:    ## the main job: base and patched side by side [LINUX=own tree BASE=comm
 test:    ## kernels booted, tests in them [TEST= ARCH= FLAVOUR= CPUS= IOMMU= FULL=1 LINUX= BASE=]
 	@sh kit/start.sh test
 
-soak:    ## all topics' workloads at once, kills, hotplug [MINUTES=20 ARCH= SEED=]
+soak:    ## all topics' workloads at once, kills, hotplug [MINUTES=20 ARCH= FLAVOUR=kcsan SEED=]
 	@sh kit/start.sh soak
 
 differ:    ## random calls told the same by base and patched kernel? [CALLS=12500 IOMMU= SEED=]

@@ -17,7 +17,7 @@ VERBS = {
     'test': Verb('test', 'main', 'LINUX BASE ARCH FLAVOUR TEST CPUS IOMMU FULL', 'own'),
     'shell': Verb('shell', 'main',
                   'LINUX BASE ARCH FLAVOUR TREE CPUS MEM IOMMU APPEND SHARE GDB', 'own'),
-    'soak': Verb('soak', 'main', 'MINUTES ARCH SEED', 'series'),
+    'soak': Verb('soak', 'main', 'MINUTES ARCH FLAVOUR SEED', 'series'),
     'differ': Verb('differ', 'main', 'CALLS IOMMU SEED', 'series'),
     'bench': Verb('bench', 'main', 'TOPIC PART RUNS ROUNDS FULL', 'series'),
     'check': Verb('checks', 'main', 'LINUX CHECK FULL', 'series'),

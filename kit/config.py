@@ -8,7 +8,7 @@ from kit.git import git
 from kit.trees import make, out, source, stamp_of, state
 
 CONFIGS = GUEST / 'config'
-FLAVOURS = ('plain', 'debug', 'trace')    # +NAME adds the architecture's fragment ARCH+NAME
+FLAVOURS = 'plain', 'debug', 'trace', 'kcsan'    # +NAME adds the architecture's ARCH+NAME
 
 
 def read(file):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make soak: on a debug kernel each fault of the topics' calls in turn, then their workloads side
 by side for MINUTES, with processes killed, stopped, frozen and moved, and CPUs taken away; nothing
-may be left of them.
+may be left of them. With FLAVOUR=kcsan the workloads alone, on a kernel that finds data races.
 
 The programs are soak/. Closes with `N passed, N failed, N skipped`; soak/soak.json has what was
 counted. Exit status: as of make test.
@@ -11,12 +11,13 @@ import random
 import re
 from pathlib import Path
 
-from kit import build, console, guest, report, soak_record, table
+from kit import build, console, guest, races, report, soak_record, table
 from kit.common import TOP, archs, die, load_machine, number, say, shown, step
 from kit.qemu import Options
 from kit.trees import Lock, make, root, source
 
-FLAVOUR = 'debug'
+# of each flavour what runs: the faults first, as the soak looks for leaks in the end
+RUNS = {'debug': ['faults', 'soak'], 'kcsan': ['soak']}
 SOAK = TOP / 'soak'
 # of each program the folders with its files
 PROGRAMS = {'soak': ('.', 'lib'), 'faults': ('faults', 'lib'), 'random_maps': ('random',)}
@@ -31,6 +32,7 @@ NO_DEVICE = {'test': 'type1|iommufd|helper|dma|exec|memory is locked',
 NO_VM = {'test': 'vm happened|of a VM|vm: ', 'reason': 'nobody has written a program for them'}
 TABLES = {'test': 'of a VM',
           'reason': "the IOMMU's are counted with them; the faults tell them apart"}
+NOT_DEBUG = {'test': 'lockdep|kmemleak', 'reason': 'the debug kernel has them'}
 SKIPS = {'x86_64': [TABLES], 'arm64': [NO_DEVICE],
          'powerpc': [NO_DEVICE, NO_VM, {'test': 'hugetlbfs|lockdep',
                                         'reason': 'not in its kernel; splats.allowed'}]}
@@ -70,12 +72,12 @@ class Counts(report.Report):
             print(f'  {text[2:]}', flush=True)
 
 
-def row_of(arch, minutes, seed, results, ended, failed):
+def row_of(arch, flavour, minutes, seed, results, splats, failed):
     """What is recorded of a run."""
-    splats = console.splats(console.read(ended.folder / 'console'), console.splat_rules(arch))
     counts = dict(results.counts)
-    return {'command': f'make soak MINUTES={minutes} ARCH={arch} SEED={seed}',
-            'arch': arch, 'flavour': FLAVOUR, 'minutes': minutes, 'seed': seed,
+    chosen = '' if flavour == 'debug' else f' FLAVOUR={flavour}'
+    return {'command': f'make soak MINUTES={minutes} ARCH={arch}{chosen} SEED={seed}',
+            'arch': arch, 'flavour': flavour, 'minutes': minutes, 'seed': seed,
             'hotplugs': counts.pop('hotplug', 0), 'kills': counts.pop('kill', 0),
             'vms': counts.pop('vm', 0), 'injections': counts.pop('injections', 0),
             'operations': counts, 'splats': len(splats), 'leaks': results.leaks,
@@ -86,38 +88,54 @@ def any_seed():
     return random.randrange(1, 1 << 32)
 
 
-def run(arch, minutes, seed, names):
-    """(Counter, guest status, what is recorded) of the programs of these names, in that order."""
-    image = build.build(arch, FLAVOUR, 'patched')
-    arguments = {'faults': '$BDFS', 'soak': f'{minutes} {seed} $BDFS'}
-    tests = [{'name': name, 'program': name, 'arguments': arguments[name], 'skips': SKIPS[arch]}
-             for name in names]
-    results = Counts(tests)
+def options_of(arch, flavour, minutes):
     options = Options(cpus=4, memory='4G', append=PATIENCE,
                       devices=DEVICES if load_machine(arch)['devices'] else None)
     # other guests may run meanwhile
     options.limits.boot, options.limits.silence = 300, 600
     options.limits.total = 60 * minutes + 3600
+    if flavour == 'kcsan':
+        options.splats.append(races.elsewhere())
+    return options
+
+
+def run(arch, flavour, minutes, seed, names):
+    """(Counter, guest status, what is recorded) of the programs of these names, in that order."""
+    image = build.build(arch, flavour, 'patched')
+    arguments = {'faults': '$BDFS', 'soak': f'{minutes} {seed} $BDFS'}
+    skips = [*SKIPS[arch], *([] if flavour == 'debug' else [NOT_DEBUG])]
+    tests = [{'name': name, 'program': name, 'arguments': arguments[name], 'skips': skips}
+             for name in names]
+    results, options = Counts(tests), options_of(arch, flavour, minutes)
     files = [program(arch, name) for name in names]
-    say(f'soak: {arch} {FLAVOUR}, {minutes} minute(s), SEED={seed}')
+    say(f'soak: {arch} {flavour}, {minutes} minute(s), SEED={seed}')
     ended = guest.run_guest(arch, image, report.job_of(tests), files, options,
-                            name=f'soak-{arch}', on_line=results.line)
+                            name=f'soak-{arch}-{flavour}', on_line=results.line)
     counts = results.verdict()
     if ended.status in (guest.LOST, guest.SPLAT):
-        print(f'FAILED {arch} {FLAVOUR}: {ended.message}\n{ended.detail}')
+        print(f'FAILED {arch} {flavour}: {ended.message}\n{ended.detail}')
         counts['failed'] += 1
-    print(f'soak: {arch} {FLAVOUR}: {report.closing(counts)}, seed {seed}; '
+    text = console.read(ended.folder / 'console')
+    if flavour == 'kcsan':
+        print(f'soak: {len(re.findall(options.splats[0], text))} reports of data races elsewhere')
+    print(f'soak: {arch} {flavour}: {report.closing(counts)}, seed {seed}; '
           f'{shown(Path(ended.folder))}', flush=True)
+    splats = console.splats(text, console.splat_rules(arch, options.splats))
     return (counts, ended.status or (guest.FAILED if counts['failed'] else guest.OK),
-            row_of(arch, minutes, seed, results, ended, counts['failed']))
+            row_of(arch, flavour, minutes, seed, results, splats, counts['failed']))
+
+
+def chosen(name, default, known):
+    value = os.environ.get(name) or default
+    if value not in known:
+        die(f'{name}={value}: not one of {" ".join(known)}')
+    return value
 
 
 def main():
-    arch, minutes = os.environ.get('ARCH') or 'x86_64', number('MINUTES', 20)
-    if arch not in archs():
-        die(f'no architecture {arch} (known: {" ".join(archs())})')
-    # the faults first, as the soak looks for leaks in the end
-    counts, status, row = run(arch, minutes, number('SEED', any_seed()), ['faults', 'soak'])
+    arch, flavour = chosen('ARCH', 'x86_64', archs()), chosen('FLAVOUR', 'debug', RUNS)
+    counts, status, row = run(arch, flavour, number('MINUTES', 20), number('SEED', any_seed()),
+                              RUNS[flavour])
     soak_record.record([row])
     table.write()
     print(report.closing(counts))

@@ -17,8 +17,8 @@ from unittest import mock
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 from kit import (    # noqa: E402
-    bench, boots, build, checks, console, differ, guest, measure, qemu, report, soak, soak_record,
-    table, test)
+    bench, boots, build, checks, console, differ, guest, measure, qemu, races, report, soak,
+    soak_record, table, test)
 from kit.common import LINUX, TERMINATED, die, load_machine    # noqa: E402
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
@@ -269,6 +269,18 @@ class Splats(unittest.TestCase):
         for wrong in ('x | y', 'vax | a | b | c | 2026-02-01', 'powerpc | ( | b | c | 2026-02-01'):
             with self.assertRaises(SystemExit):
                 self.rules(line=wrong)
+
+    def test_of_data_races_those_of_changed_functions_count(self):
+        changes = (' static int iova_depot_pop(struct a *a,\n \t\t\t  int b)\n {\n+\tother(b);\n'
+                   '+void *added(void)\n-int gone(void)\n+extern int declared(void);\n')
+        with mock.patch.object(races, 'git', lambda *_, **__: changes), \
+                mock.patch.object(races, 'source', lambda _: ''):
+            self.assertEqual(races.changed_functions(), ['added', 'iova_depot_pop'])
+            rules = self.rules(expected=[races.elsewhere()])
+        report = 'BUG: KCSAN: data-race in {} / {}'.format
+        for names, counts in ((('tick', 'iova_depot_pop'), 1), (('added', 'tick'), 1),
+                              (('iova_depot_pop_not', 'tick'), 0), (('other', 'gone'), 0)):
+            self.assertEqual(len(console.splats(report(*names), rules)), counts, names)
 
     def test_a_boot_expects_lines_of_its_own(self):
         rules = self.rules(expected=['fault addr 0x80000000 '])

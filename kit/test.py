@@ -50,7 +50,7 @@ def soaked():
     """The architectures whose workloads run side by side: `soak` to TEST=. They have a kernel, CPUs
     and devices of their own."""
     arch, flavour, pattern = (os.environ.get(name, '') for name in ('ARCH', 'FLAVOUR', 'TEST'))
-    if own.given() or number('CPUS') or os.environ.get('IOMMU') or \
+    if not flag('FULL') or own.given() or number('CPUS') or os.environ.get('IOMMU') or \
             flavour not in ('', 'debug') or not re.search(pattern, 'soak'):
         return []
     return [each for each in archs() if arch in ('', each)]

@@ -212,7 +212,8 @@ class Planned(unittest.TestCase):
     def test_every_architecture_is_soaked_unless_something_else_is_asked_for(self):
         self.assertEqual(self.soaked(), ['arm64', 'powerpc', 'x86_64'])
         self.assertEqual(self.soaked(ARCH='arm64', FLAVOUR='debug', TEST='soak'), ['arm64'])
-        for env in ({'FULL': ''}, {'FLAVOUR': 'plain'}, {'TEST': 'iova'}, {'CPUS': '3'}, {'IOMMU': 'amd'}):
+        for env in ({'FULL': ''}, {'FLAVOUR': 'plain'}, {'TEST': 'iova'}, {'CPUS': '3'},
+                    {'IOMMU': 'amd'}):
             self.assertEqual(self.soaked(**env), [])
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kit import build, console, guest, races, report, soak_record, table
 from kit.common import TOP, archs, die, load_machine, number, say, shown, step
+from kit.config import CONFIGS
 from kit.qemu import Options
 from kit.trees import Lock, make, root, source
 
@@ -88,15 +89,20 @@ def any_seed():
     return random.randrange(1, 1 << 32)
 
 
-def options_of(arch, flavour, minutes):
+def options_of(arch, minutes):
     options = Options(cpus=4, memory='4G', append=PATIENCE,
                       devices=DEVICES if load_machine(arch)['devices'] else None)
     # other guests may run meanwhile
     options.limits.boot, options.limits.silence = 300, 600
     options.limits.total = 60 * minutes + 3600
-    if flavour == 'kcsan':
-        options.splats.append(races.elsewhere())
     return options
+
+
+def tell_races(text, changed):
+    """What KCSAN says of code that the series does not change."""
+    print(f'soak: {len(re.findall(races.elsewhere(changed), text))} races elsewhere')
+    for title, count in races.below(text, changed).most_common():
+        print(f'  {count} called by the series on both sides: {title}')
 
 
 def run(arch, flavour, minutes, seed, names):
@@ -106,7 +112,10 @@ def run(arch, flavour, minutes, seed, names):
     skips = [*SKIPS[arch], *([] if flavour == 'debug' else [NOT_DEBUG])]
     tests = [{'name': name, 'program': name, 'arguments': arguments[name], 'skips': skips}
              for name in names]
-    results, options = Counts(tests), options_of(arch, flavour, minutes)
+    results, options = Counts(tests), options_of(arch, minutes)
+    if flavour == 'kcsan':
+        changed = races.changed_functions(arch, flavour)
+        options.splats.append(races.elsewhere(changed))
     files = [program(arch, name) for name in names]
     say(f'soak: {arch} {flavour}, {minutes} minute(s), SEED={seed}')
     ended = guest.run_guest(arch, image, report.job_of(tests), files, options,
@@ -117,7 +126,7 @@ def run(arch, flavour, minutes, seed, names):
         counts['failed'] += 1
     text = console.read(ended.folder / 'console')
     if flavour == 'kcsan':
-        print(f'soak: {len(re.findall(options.splats[0], text))} reports of data races elsewhere')
+        tell_races(text, changed)
     print(f'soak: {arch} {flavour}: {report.closing(counts)}, seed {seed}; '
           f'{shown(Path(ended.folder))}', flush=True)
     splats = console.splats(text, console.splat_rules(arch, options.splats))
@@ -134,6 +143,8 @@ def chosen(name, default, known):
 
 def main():
     arch, flavour = chosen('ARCH', 'x86_64', archs()), chosen('FLAVOUR', 'debug', RUNS)
+    if not (CONFIGS / f'{arch}-{flavour}.config').exists():
+        die(f'FLAVOUR={flavour}: not on {arch}')
     counts, status, row = run(arch, flavour, number('MINUTES', 20), number('SEED', any_seed()),
                               RUNS[flavour])
     soak_record.record([row])

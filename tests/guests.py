@@ -20,6 +20,7 @@ from kit import (    # noqa: E402
     bench, boots, build, checks, console, differ, guest, measure, qemu, races, report, soak,
     soak_record, table, test)
 from kit.common import LINUX, TERMINATED, die, load_machine    # noqa: E402
+from kit.git import git    # noqa: E402
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
 
@@ -116,10 +117,10 @@ class Differ(unittest.TestCase):
 class Soak(unittest.TestCase):
     FAULTS = ['# count injections 4', 'TAP version 13', '1..1', 'ok 1 type1: 4K mapped']
 
-    def run_with(self, said, splat='', faults=FAULTS):
+    def run_with(self, said, splat='', faults=FAULTS, flavour=''):
         """(exit status, recorded row) when the guest says that."""
         def run_guest(*_, on_line=None, **__):
-            for number, lines in enumerate((faults, said)):
+            for number, lines in enumerate((said,) if flavour else (faults, said)):
                 for line in [f'## begin {number}', *lines, f'## end {number} 0']:
                     on_line(line)
             (folder / 'console').write_text(splat)
@@ -127,7 +128,9 @@ class Soak(unittest.TestCase):
                                  1.0, True)
 
         with tempfile.TemporaryDirectory() as top, \
-                mock.patch.dict('os.environ', {'MINUTES': '1', 'SEED': '7', 'ARCH': 'x86_64'}), \
+                mock.patch.dict('os.environ', {'MINUTES': '1', 'SEED': '7', 'ARCH': 'x86_64',
+                                               'FLAVOUR': flavour}), \
+                mock.patch('kit.races.changed_functions', lambda *_: ['get']), \
                 mock.patch.multiple(soak, program=lambda arch, name: ''), \
                 mock.patch.multiple(soak_record, PATH=Path(top) / 'soak.json'), \
                 mock.patch('kit.table.write'), \
@@ -155,6 +158,24 @@ class Soak(unittest.TestCase):
         self.assertEqual(self.run_with(tap, faults=failed)[0], guest.FAILED)
         status, row = self.run_with(tap, 'BUG: bad\nWARNING: bad\n')
         self.assertEqual((status, row['splats']), (guest.SPLAT, 2))
+
+    @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
+    def test_what_counts_of_data_races(self):
+        tap = ['TAP version 13', '1..2', 'ok 1 type1 happened',
+               'ok 2 kmemleak finds nothing # SKIP not in this kernel']
+        status, row = self.run_with(tap, 'BUG: KCSAN: data-race in get / tick\n'
+                                    'BUG: KCSAN: data-race in tick / tick\n', flavour='kcsan')
+        self.assertEqual((status, row['splats'], row['flavour'], row['command']), (
+            guest.SPLAT, 1, 'kcsan', 'make soak MINUTES=1 ARCH=x86_64 FLAVOUR=kcsan SEED=7'))
+        self.assertEqual(self.run_with(tap, flavour='kcsan')[0], guest.OK)
+
+    def test_other_kernels_are_not_for_it(self):
+        said = io.StringIO()
+        for env in ({'FLAVOUR': 'plain'}, {'FLAVOUR': 'kcsan', 'ARCH': 'powerpc'}, {'ARCH': 'vax'}):
+            with mock.patch.dict('os.environ', env), contextlib.redirect_stderr(said), \
+                    mock.patch('kit.soak.run', self.fail), self.assertRaises(SystemExit):
+                soak.main()
+        self.assertEqual(len(said.getvalue().splitlines()), 3, said.getvalue())
 
     def test_rows_from_before_a_column(self):
         self.assertEqual([soak_record.cell(value) for value in (None, 0, 1234, {'a': 1, 'b': 2})],
@@ -271,23 +292,145 @@ class Splats(unittest.TestCase):
             with self.assertRaises(SystemExit):
                 self.rules(line=wrong)
 
-    def test_of_data_races_those_of_changed_functions_count(self):
-        changes = (' static int iova_depot_pop(struct a *a,\n \t\t\t  int b)\n {\n+\tother(b);\n'
-                   '+void *added(void)\n-int gone(void)\n+extern int declared(void);\n')
-        with mock.patch.object(races, 'git', lambda *_, **__: changes), \
-                mock.patch.object(races, 'source', lambda _: ''):
-            self.assertEqual(races.changed_functions(), ['added', 'iova_depot_pop'])
-            rules = self.rules(expected=[races.elsewhere()])
-        report = 'BUG: KCSAN: data-race in {} / {}'.format
-        for names, counts in ((('tick', 'iova_depot_pop'), 1), (('added', 'tick'), 1),
-                              (('iova_depot_pop_not', 'tick'), 0), (('other', 'gone'), 0)):
-            self.assertEqual(len(console.splats(report(*names), rules)), counts, names)
-
     def test_a_boot_expects_lines_of_its_own(self):
         rules = self.rules(expected=['fault addr 0x80000000 '])
         for address, found in (('0x80000000', 0), ('0x90000000', 1)):
             line = f'DMAR: [DMA Read NO_PASID] Request device [00:02.0] fault addr {address} [x'
             self.assertEqual(len(console.splats(line, rules)), found)
+
+
+class Races(unittest.TestCase):
+    BASE = {'iova.c': """static int pop(struct depot *d,
+\t\t       int n)
+{
+\treturn d->n - n;
+}
+
+int get(struct depot *d)
+{
+\treturn pop(d, 1);
+}
+
+int others(struct depot *d)
+{
+\treturn d->n;
+}
+""", 'gone.c': """int shrinks(void)
+{
+\tlock();
+\treturn 0;
+}
+""", 'tick.c': """int tick(void)
+{
+\treturn 0;
+}
+""", 'arch/arm64/pop.c': """int arm_get(void)
+{
+\treturn pop(0, 1);
+}
+"""}
+    PATCHED = {'iova.c': BASE['iova.c'].replace('d->n - n', 'READ_ONCE(d->n) - n'),
+               'gone.c': BASE['gone.c'].replace('\tlock();\n', ''),
+               'walk.h': """static inline int do_walk(int a)
+{
+\treturn a;
+}
+PT_MAKE_LEVELS(walk, do_walk);
+
+int NS(runs)(int a)
+{
+\treturn walk(a);
+}
+"""}
+    SYMBOLS = 'get others shrinks walk0.constprop.0 x86_64_runs tick runs_of_others arm_get'
+    # of a console; {0} and {1} are where the two accesses are, {2} and {3} what has called them
+    REPORT = """[    9.1] BUG: KCSAN: data-race in {0} / {1}
+[    9.1]
+[    9.1] write to 0xffff888103a4c0f8 of 8 bytes by task 71 on cpu 2:
+[    9.1]  {0}+0x23/0x70
+[    9.1]  {2}+0x11/0x40
+[    9.1] hrtimer: interrupt took 81000 ns
+[    9.1]
+[    9.1] read to 0xffff888103a4c0f8 of 8 bytes by task 72 on cpu 0:
+[    9.1]  {1}+0x5/0x10
+[    9.1]  {3}+0x11/0x40
+[    9.1]
+[    9.1] value changed: 0x0000000000000001 -> 0x0000000000000002
+[    9.1]
+[    9.1] Reported by Kernel Concurrency Sanitizer on:
+"""
+
+    def setUp(self):
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        self.folder = Path(top.name)
+        git('init', '-q', cwd=self.folder)
+        self.commit(self.BASE)
+        git('tag', 'base', cwd=self.folder)
+        self.commit(self.PATCHED)
+        (self.folder / 'System.map').write_text(''.join(
+            f'ffffffff81000000 t {name}\n' for name in self.SYMBOLS.split()))
+        patch = mock.patch.multiple(races, source=lambda _: self.folder,
+                                    out=lambda *_: self.folder)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def commit(self, files):
+        for name, text in files.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_text(text)
+        git('add', '-A', cwd=self.folder)
+        git('commit', '-q', '-m', 'x', cwd=self.folder,
+            env={'GIT_AUTHOR_NAME': 'x', 'GIT_AUTHOR_EMAIL': 'x@localhost'})
+
+    def test_symbols_stand_for_what_is_changed(self):
+        # pop() is inlined; do_walk(), too, in what a macro makes
+        self.assertEqual(races.changed_functions('x86_64', 'kcsan'),
+                         ['get', 'shrinks', 'walk0', 'x86_64_runs'])
+        # of what another architecture has nothing is in this kernel
+        self.assertEqual(races.changed_functions('arm64', 'kcsan'),
+                         ['arm_get', 'get', 'shrinks', 'walk0', 'x86_64_runs'])
+
+    def test_what_is_not_committed_counts(self):
+        self.assertNotIn('tick', races.changed_functions('x86_64', 'kcsan'))
+        (self.folder / 'tick.c').write_text(self.BASE['tick.c'].replace('0', '1'))
+        self.assertIn('tick', races.changed_functions('x86_64', 'kcsan'))
+
+    def found(self, text, names):
+        return len(console.splats(text, console.splat_rules('x86_64', [races.elsewhere(names)])))
+
+    def test_one_of_the_two_accesses_counts(self):
+        names = races.changed_functions('x86_64', 'kcsan')
+        for sides, counts in ((('get', 'tick'), 1), (('tick', 'get'), 1), (('get', 'get'), 1),
+                              (('tick', 'walk0.constprop.0'), 1), (('tick', 'others'), 0),
+                              (('runs_of_others', 'tick'), 0), (('get_not', 'tick'), 0)):
+            text = self.REPORT.format(*sides, 'get', 'get')
+            self.assertEqual(self.found(text, names), counts, sides)
+            # without the judgement each would
+            self.assertEqual(len(console.splats(text, console.splat_rules('x86_64'))), 1, sides)
+
+    def test_other_lines_fail_a_run_as_ever(self):
+        names = races.changed_functions('x86_64', 'kcsan')
+        self.assertEqual(self.found('BUG: KCSAN: assert: race in tick / tick\n', names), 1)
+        self.assertEqual(self.found('BUG: sleeping function called from invalid context\n', names),
+                         1)
+
+    def test_what_the_series_calls_on_both_sides_is_told(self):
+        text = ''.join(self.REPORT.format(*each) for each in (
+            ('others', 'tick', 'get', 'walk0'), ('others', 'tick', 'get', 'get'),
+            ('others', 'tick', 'get', 'idle'), ('get', 'tick', 'get', 'get')))
+        names = races.changed_functions('x86_64', 'kcsan')
+        self.assertEqual(races.below(text, names), {'others / tick': 2})
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            soak.tell_races(text, names)
+        self.assertEqual(said.getvalue().splitlines(), [
+            'soak: 3 races elsewhere', '  2 called by the series on both sides: others / tick'])
+
+    def test_a_series_that_changes_no_function_is_an_error(self):
+        git('tag', '-f', 'base', cwd=self.folder)
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+            races.changed_functions('x86_64', 'kcsan')
 
 
 class Watch(unittest.TestCase):

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """iommu-lookup: instructions and seconds to unmap 1 GiB through type1 and iommufd, and to map it
-into a second domain of iommufd's; instructions of calls for 4K to 2M."""
+into a second domain; instructions of calls for 4K to 2M."""
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit import build
-from kit.measure import TREES, figures_of, row, selftest, warn_if_busy
+from kit.measure import TREES, commands, figures_of, row, selftest, warn_if_busy
 from kit.qemu import Options
-from kit.soak import program
+from kit.soak import SOAK, program
 
 PROGRAM = 'vfio/vfio_pin_perf'    # of the topic padata-vfio, one binary for both kernels
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
@@ -17,6 +17,8 @@ SMALL = ('4k', '64k', '2048k')    # sizes of calls
 PATHS = {'type1': '', 'iommufd': '-m iommufd '}
 CALLS = ('unmap', 'type1'), ('unmap', 'iommufd'), ('replay', 'iommufd')
 MIB = 1024
+# a container has its second domain from the second one, which is in a group of its own
+DEVICES = ['igb', 'pcie-root-port,id=root1,chassis=1', 'igb,bus=root1']
 
 
 def boot(tree, rounds, what, **options):
@@ -70,17 +72,43 @@ def instructions(rounds=3):
                                       kib=int(size[:-1]))
 
 
+def second_domain(tree):
+    """{metric: [seconds]} of replay/replay.c, in a kernel that lets allocations fail: without that
+    a container of type1 has one domain only."""
+    options = Options(cpus=1, icount=True, memory=f'{2 * MIB + 1024}M', prealloc=True,
+                      devices=DEVICES)
+    options.limits.silence, options.limits.total = 600, 1800
+    files = [Path(__file__).parent / 'replay' / 'replay.c',
+             *(SOAK / 'lib' / f'{name}.c' for name in ('device', 'fail_nth', 'text'))]
+    return figures_of('x86_64', build.build('x86_64', 'trace', tree),
+                      '#!/bin/sh\nreplay $BDFS\n', [program('x86_64', 'replay', files)], options,
+                      f'second domain, type1, {tree}')
+
+
+def replay():
+    """([rows], accelerator): what type1 executes to map 1 GiB into a second domain, too."""
+    (base, accelerator), (patched, _) = map(second_domain, TREES)
+    names = {backing: f'replay_{backing}' for backing in ('fresh', *BACKINGS)}
+    return [{**in_instructions('', base[name], patched[name], path='type1', backing=backing,
+                               mib=MIB), 'metric': name}
+            for backing, name in names.items()], accelerator
+
+
+# what PART= takes
+PARTS = {'replay': lambda **_: replay()}
+
+
 def measure(runs=3, rounds=3):
     for tree in TREES:
         build.build('x86_64', 'plain', tree)
-    found = list(instructions(rounds))
+    found = [*instructions(rounds), *replay()[0]]
     warn_if_busy()
     pairs = [[boot(tree, rounds, f'run {number} of {runs}') for tree in TREES]
              for number in range(1, runs + 1)]
     for call, path, backing in pairs[0][0][0]:
         before, after = ([pair[side][0][call, path, backing] for pair in pairs]
                          for side in (0, 1))
-        name = 'iommufd_unmap' if (call, path) == ('unmap', 'iommufd') else call
+        name = f'iommufd_{call}' if path == 'iommufd' else call
         found.append(row(f'{name}_{backing}', before, after, path=path, backing=backing, threads=2))
     for path in PATHS:
         pairs_of = [[calls(tree, path, f'run {number} of {runs}') for tree in TREES]
@@ -124,7 +152,7 @@ def note(data):
             'with all topics applied, so with several threads for type1; ratio = base/patched. '
             '1 GiB where no size is said. Adjacent: the first memory that a machine allocates; '
             'dirty: the same mapped and unmapped again, so no page is marked dirty. '
-            f'`{data["command"]}`')
+            f'{commands(data)}')
 
 
 def plot(data, pyplot):

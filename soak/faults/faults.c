@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 
 #include "faults.h"
+#include "lib/fail_nth.h"
 #include "lib/text.h"
 
 #define DEBUGFS "/sys/kernel/debug/"
@@ -52,34 +53,10 @@ int nr_devices;
 
 static struct outcome *outcome;	/* the parent's and the child's */
 static unsigned int nth;
-static int fail_nth;
 
 static const struct scene *const all[] = {
 	type1_scenes, iommufd_scenes, pages_scenes, vms_scenes,
 };
-
-void arm(unsigned int number)
-{
-	char text[16];
-	int len = snprintf(text, sizeof(text), "%u", number);
-
-	if (pwrite(fail_nth, text, len, 0) != len)
-		err(1, "fail-nth");
-}
-
-bool disarm(void)
-{
-	char text[16] = "";
-
-	/* If it has yet to happen, it may be one of these calls that fails */
-	while (pread(fail_nth, text, sizeof(text) - 1, 0) < 0)
-		strcpy(text, "1");
-	if (!atoi(text))
-		return true;
-	while (pwrite(fail_nth, "0", 1, 0) != 1)
-		;
-	return false;
-}
 
 static struct left look(void)
 {
@@ -202,9 +179,7 @@ static void play(void)
 	const char *vain;
 
 	/* The numbers of the processes before have nothing to do with this one's */
-	fail_nth = open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC);
-	if (fail_nth < 0)
-		err(1, "fail-nth");
+	open_fail_nth();
 	if (playing->begin)
 		playing->begin();
 	/* What is allocated once, the first time */

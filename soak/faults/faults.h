@@ -40,8 +40,6 @@ extern const struct scene type1_scenes[], iommufd_scenes[], pages_scenes[], vms_
 extern const struct scene *playing;
 extern char **devices;
 extern int nr_devices;
-void arm(unsigned int nth);	/* this thread */
-bool disarm(void);		/* did it happen? */
 
 /* memory.c: of playing->backing and ->size */
 extern char *memory;
@@ -49,6 +47,5 @@ extern size_t page;
 const char *missing_memory(void);
 void make_memory(void);
 void drop_memory(void);		/* what is absent is so again */
-unsigned long page_tables(void);	/* of IOMMUs and of VMs, in kB */
 
 #endif

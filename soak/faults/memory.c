@@ -71,10 +71,3 @@ void drop_memory(void)
 	if (playing->backing == ABSENT && madvise(memory, playing->size, MADV_DONTNEED))
 		err(1, "MADV_DONTNEED");
 }
-
-unsigned long page_tables(void)
-{
-	/* Counted by CPU, and added up now and then */
-	write_text("/proc/sys/vm/stat_refresh", "1");
-	return value_in("/proc/meminfo", "SecPageTables:");
-}

@@ -18,6 +18,7 @@
 
 #include "faults.h"
 #include "lib/device.h"
+#include "lib/fail_nth.h"
 #include "lib/text.h"
 
 /* No multiple of a huge page apart from the memory: then the IOMMU has a table for each 2M */

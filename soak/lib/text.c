@@ -58,3 +58,10 @@ unsigned long huge_pages_in_use(void)
 	       value_in("/proc/meminfo", "HugePages_Free:") +
 	       value_in("/proc/meminfo", "HugePages_Rsvd:");
 }
+
+unsigned long page_tables(void)
+{
+	/* Counted by CPU, and added up now and then */
+	write_text("/proc/sys/vm/stat_refresh", "1");
+	return value_in("/proc/meminfo", "SecPageTables:");
+}

@@ -15,5 +15,6 @@ unsigned long value_in(const char *path, const char *key);
 
 long pinned_pages(void);
 unsigned long huge_pages_in_use(void);	/* of hugetlbfs */
+unsigned long page_tables(void);	/* of IOMMUs and of VMs, in kB */
 
 #endif

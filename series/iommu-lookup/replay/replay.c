@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * How long a container takes to fill a second domain: 1 GiB is mapped for the
+ * first device's group, then the second device's is attached. It would share the
+ * first one's domain; a failed allocation keeps it from that, and the kernel
+ * replays into a domain of its own all that is mapped.
+ *
+ *   replay BDF BDF...
+ *
+ * Prints `replay_BACKING SECONDS` for each round.
+ */
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#include <linux/vfio.h>
+
+#include "lib/device.h"
+#include "lib/fail_nth.h"
+#include "lib/text.h"
+
+#define PAGE 4096UL
+#define HUGE_SIZE (2UL << 20)
+#define SIZE (1UL << 30)
+#define IOVA (4UL << 30)
+#define ROUNDS 3
+#define MANY_FAULTS 200		/* more than an attach has */
+#define FAILSLAB "/sys/kernel/debug/failslab/"
+
+static const char *first;	/* device */
+static int container, group, second;
+
+static int open_group(const char *bdf)
+{
+	char path[PATH_MAX];
+	int fd;
+
+	group_path(bdf, path, sizeof(path));
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		err(1, "%s", path);
+	return fd;
+}
+
+/* A new one for each kind of memory: a domain keeps tables of what it had mapped */
+static void open_container(void)
+{
+	group = open_group(first);
+	container = open("/dev/vfio/vfio", O_RDWR | O_CLOEXEC);
+	if (container < 0 || ioctl(group, VFIO_GROUP_SET_CONTAINER, &container) ||
+	    ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU))
+		err(1, "a container");
+}
+
+static char *map_memory(int flags)
+{
+	char *memory = mmap(NULL, SIZE + HUGE_SIZE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED)
+		err(1, "mmap");
+	memory = (char *)(((uintptr_t)memory + HUGE_SIZE - 1) & ~(HUGE_SIZE - 1));
+	if (mmap(memory, SIZE, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | flags, -1, 0) == MAP_FAILED)
+		err(1, "mmap");
+	return memory;
+}
+
+static void populate(char *memory)
+{
+	if (madvise(memory, SIZE, MADV_POPULATE_WRITE))
+		err(1, "MADV_POPULATE_WRITE");
+}
+
+/* In the order in which the machine has it */
+static char *make_adjacent(void)
+{
+	char *memory = map_memory(0);
+
+	if (madvise(memory, SIZE, MADV_NOHUGEPAGE))
+		err(1, "MADV_NOHUGEPAGE");
+	populate(memory);
+	return memory;
+}
+
+/* No page is next to its neighbour: 511 others are allocated between them */
+static char *make_4k(void)
+{
+	char *memory = map_memory(0);
+
+	if (madvise(memory, SIZE, MADV_NOHUGEPAGE))
+		err(1, "MADV_NOHUGEPAGE");
+	for (size_t page = 0; page < HUGE_SIZE; page += PAGE)
+		for (size_t at = page; at < SIZE; at += HUGE_SIZE)
+			memory[at] = 1;
+	return memory;
+}
+
+static char *make_thp(void)
+{
+	char *memory = map_memory(0);
+
+	if (madvise(memory, SIZE, MADV_HUGEPAGE))
+		err(1, "MADV_HUGEPAGE");
+	populate(memory);
+	return memory;
+}
+
+static char *make_hugetlb(void)
+{
+	char *memory = map_memory(MAP_HUGETLB);
+
+	populate(memory);
+	return memory;
+}
+
+static void map(char *memory)
+{
+	struct vfio_iommu_type1_dma_map args = {
+		.argsz = sizeof(args),
+		.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
+		.vaddr = (uintptr_t)memory,
+		.iova = IOVA,
+		.size = SIZE,
+	};
+
+	if (ioctl(container, VFIO_IOMMU_MAP_DMA, &args))
+		err(1, "VFIO_IOMMU_MAP_DMA");
+}
+
+static void unmap(void)
+{
+	struct vfio_iommu_type1_dma_unmap args = {
+		.argsz = sizeof(args),
+		.iova = IOVA,
+		.size = SIZE,
+	};
+
+	if (ioctl(container, VFIO_IOMMU_UNMAP_DMA, &args) || args.size != SIZE)
+		err(1, "VFIO_IOMMU_UNMAP_DMA");
+}
+
+static void detach(void)
+{
+	if (ioctl(second, VFIO_GROUP_UNSET_CONTAINER))
+		err(1, "VFIO_GROUP_UNSET_CONTAINER");
+}
+
+/* Seconds, negative if it fails */
+static double attach(void)
+{
+	struct timespec start, end;
+	int failed;
+
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	failed = ioctl(second, VFIO_GROUP_SET_CONTAINER, &container);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	if (failed)
+		return -1;
+	return end.tv_sec - start.tv_sec + (end.tv_nsec - start.tv_nsec) / 1e9;
+}
+
+/*
+ * The second domain has as many tables for the same as the first one, in kB. The
+ * first fault that leads to it is before the replay, in which none is left to
+ * happen then; what was right the last time is tried first.
+ */
+static double replay(unsigned long tables)
+{
+	static unsigned int right = 1;
+	unsigned long before = page_tables();
+
+	for (int tries = 0; tries < MANY_FAULTS; tries++) {
+		double seconds;
+		bool happened, filled;
+
+		arm(right);
+		seconds = attach();
+		happened = disarm();
+		filled = happened && seconds >= 0 && page_tables() >= before + tables;
+		if (seconds >= 0)
+			detach();
+		if (page_tables() != before)
+			errx(1, "%ld kB of tables are left", page_tables() - before);
+		if (filled) {
+			printf("# fault %u\n", right);
+			return seconds;
+		}
+		right = happened ? right + 1 : 1;
+	}
+	errx(1, "no fault led to a second domain");
+}
+
+/* Without a fault: what the attach itself takes */
+static double share(void)
+{
+	unsigned long before = page_tables();
+	double seconds = attach();
+
+	if (seconds < 0)
+		err(1, "VFIO_GROUP_SET_CONTAINER");
+	if (page_tables() != before)
+		errx(1, "the second group does not share the first one's domain");
+	detach();
+	return seconds;
+}
+
+static void measure(const char *backing, char *(*make)(void), bool huge)
+{
+	unsigned long before, tables;
+	char *memory = make();
+
+	open_container();
+	before = page_tables();
+	map(memory);
+	tables = page_tables() - before;
+	if (!tables)
+		errx(1, "the tables of the mapping are not counted");
+	/* One of them is for 1 GiB of huge pages */
+	if (huge && tables > SIZE / HUGE_SIZE)
+		errx(1, "%s: mapped with %lu kB of tables, so page by page", backing, tables);
+	printf("share_%s %.9f\n", backing, share());
+	for (int round = 0; round < ROUNDS; round++)
+		printf("replay_%s %.9f\n", backing, replay(tables));
+	unmap();
+	close(group);
+	close(container);
+	if (munmap(memory, SIZE))
+		err(1, "munmap");
+}
+
+static void set(const char *path, const char *value)
+{
+	if (!write_text(path, value))
+		err(1, "%s", path);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 3)
+		errx(2, "usage: replay BDF BDF...");
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	set(FAILSLAB "probability", "0");
+	set(FAILSLAB "verbose", "0");
+	set(FAILSLAB "ignore-gfp-wait", "N");
+	set("/proc/sys/vm/nr_hugepages", "512");
+	open_fail_nth();
+	first = argv[1];
+	second = open_group(argv[2]);
+	/* First, as nobody had memory before */
+	measure("fresh", make_adjacent, false);
+	measure("4k", make_4k, false);
+	measure("thp", make_thp, true);
+	measure("hugetlb", make_hugetlb, true);
+	return 0;
+}

@@ -9,6 +9,7 @@ from kit.measure import TREES, commands, figures_of, row, selftest, warn_if_busy
 from kit.qemu import Options
 from kit.soak import SOAK, program
 
+HERE = Path(__file__).parent
 PROGRAM = 'vfio/vfio_pin_perf'    # of the topic padata-vfio, one binary for both kernels
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
 # what calls/unmap_calls.c has for itself
@@ -39,7 +40,7 @@ def boot(tree, rounds, what, **options):
 def calls(tree, path, what, **options):
     """{metric: [seconds]} of calls/unmap_calls.c, in a boot in which nobody had memory before."""
     options = Options(memory=f'{2 * MIB}M', prealloc=True, **options)
-    file = program('x86_64', 'unmap_calls', Path(__file__).parent / 'calls')
+    file = program('x86_64', 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
     return figures_of('x86_64', build.build('x86_64', 'plain', tree),
                       f'#!/bin/sh\nunmap_calls {path} $BDF\n', [file], options,
                       f'{what}, {path}, {tree}')[0]
@@ -78,7 +79,7 @@ def second_domain(tree):
     options = Options(cpus=1, icount=True, memory=f'{2 * MIB + 1024}M', prealloc=True,
                       devices=DEVICES)
     options.limits.silence, options.limits.total = 600, 1800
-    files = [Path(__file__).parent / 'replay' / 'replay.c',
+    files = [HERE / 'replay' / 'replay.c',
              *(SOAK / 'lib' / f'{name}.c' for name in ('device', 'fail_nth', 'text'))]
     return figures_of('x86_64', build.build('x86_64', 'trace', tree),
                       '#!/bin/sh\nreplay $BDFS\n', [program('x86_64', 'replay', files)], options,

@@ -48,7 +48,7 @@ def calls(tree, path, what, **options):
 
 def in_instructions(metric, base, patched, **details):
     before, after = ([[round(1e9 * each) for each in values]] for values in (base, patched))
-    return row(f'{metric}_instructions', before, after, 'instructions', threads=1, **details)
+    return row(metric, before, after, 'instructions', threads=1, **details)
 
 
 def instructions(rounds=3):
@@ -61,15 +61,16 @@ def instructions(rounds=3):
                                                                  **alone), TREES))
                for path in PATHS}
     for (call, path, backing), seconds in base.items():
-        yield in_instructions(call, seconds, patched[call, path, backing], path=path,
-                              backing=backing, mib=MIB)
+        yield in_instructions(f'{call}_instructions', seconds, patched[call, path, backing],
+                              path=path, backing=backing, mib=MIB)
     for path, (base, patched) in few.items():
         for call in ('map', 'unmap'):
-            yield in_instructions(call, base[f'{call}_fresh'], patched[f'{call}_fresh'], path=path,
-                                  backing='fresh', mib=MIB)
+            metric = f'{call}_instructions'
+            yield in_instructions(metric, base[f'{call}_fresh'], patched[f'{call}_fresh'],
+                                  path=path, backing='fresh', mib=MIB)
             for size in SMALL:
                 name = f'{call}_{size}'
-                yield in_instructions(call, base[name], patched[name], path=path, backing='4k',
+                yield in_instructions(metric, base[name], patched[name], path=path, backing='4k',
                                       kib=int(size[:-1]))
 
 
@@ -90,8 +91,7 @@ def replay():
     """([rows], accelerator): what type1 executes to map 1 GiB into a second domain, too."""
     (base, accelerator), (patched, _) = map(second_domain, TREES)
     names = {backing: f'replay_{backing}' for backing in ('fresh', *BACKINGS)}
-    return [{**in_instructions('', base[name], patched[name], path='type1', backing=backing,
-                               mib=MIB), 'metric': name}
+    return [in_instructions(name, base[name], patched[name], path='type1', backing=backing, mib=MIB)
             for backing, name in names.items()], accelerator
 
 

@@ -17,6 +17,8 @@ from kit.measure import TREES
 from kit.qemu import Options
 from kit.report import closing
 
+# kernels with tracepoints: the IOMMU's tell what is mapped
+FLAVOURS = {'x86_64': 'trace', 'arm64': 'plain'}
 IOMMUS = (('x86_64', 'intel'), ('x86_64', 'amd'), ('x86_64', 'virtio'), ('arm64', 'smmuv3'))
 JOB = '''#!/bin/sh
 set -e
@@ -34,7 +36,7 @@ def told(tree, arch, iommu, job, image, file):
     ended = guest.run_guest(arch, image, job, [file], options, name=f'differ-{iommu}-{tree}',
                             what=f'{iommu}, {tree}')
     if ended.status != guest.OK:
-        say(ended.detail)
+        say(ended.detail or '\n'.join(ended.results().splitlines()[-3:]))
         die(f'{iommu}, {tree}: {ended.message}', ended.status)
     return ended.results().splitlines()
 
@@ -52,7 +54,7 @@ def compare(base, patched):
 def differ(arch, iommu, calls, seed, pool):
     """One IOMMU's row, results printed."""
     file = soak.program(arch, 'random_maps')
-    images = [build.build(arch, 'plain', tree) for tree in TREES]
+    images = [build.build(arch, FLAVOURS[arch], tree) for tree in TREES]
     job = JOB.format(calls=calls, seed=seed)
     base, patched = pool.map(lambda tree, image: told(tree, arch, iommu, job, image, file),
                              TREES, images)

@@ -2,8 +2,9 @@
 /*
  * Maps and unmaps at random, valid calls and broken ones, and prints what user
  * space is told: for every 100 calls a number made of their errno and sizes and of
- * how much is pinned and locked after each. Two kernels that print the same for a
- * seed told the same.
+ * how much is pinned and locked, and what the IOMMU has mapped, after each. Two
+ * kernels that print the same for a seed told the same. Of what a call has mapped
+ * the pages are compared with those that the memory has.
  *
  *   random_maps type1 /dev/vfio/GROUP CALLS SEED
  *   random_maps iommufd /dev/vfio/devices/vfioN CALLS SEED
@@ -30,13 +31,11 @@
 #include <linux/memfd.h>
 #include <linux/vfio.h>
 
-#define PAGE 4096UL
-#define MIB (1UL << 20)
+#include "leaves.h"
+
 #define PART (40UL * MIB)
 #define MEMORY (4 * PART)	/* 4K, THP, memfd and hugetlb, with holes */
 #define THREADED (128 * MIB)	/* what several threads map */
-#define IOVA (4UL << 30)
-#define WINDOW (256 * MIB)
 #define KEPT 64
 
 /* What IOMMU_IOAS_MAP_FILE gets */
@@ -66,6 +65,15 @@ static uint32_t ioas;
 static struct range kept[KEPT];
 static int mapped, refused, unmapped, copied, large, filed, large_files;
 static int short_of;		/* the limit */
+
+/* What the call has mapped, if it has */
+static struct {
+	enum { NOTHING, OF_MEMORY, OF_FILE, COPY } what;
+	struct range range;
+	uint64_t from;		/* an address, a place in the file, or an IOVA */
+	int file;
+} made;
+static int compared[COPY + 1];
 
 static uint64_t rnd(uint64_t below)
 {
@@ -182,7 +190,12 @@ static int map(uint64_t vaddr, struct range range)
 	int failed = iommufd < 0 ? ioctl(fd, VFIO_IOMMU_MAP_DMA, &type1) :
 				   ioctl(iommufd, IOMMU_IOAS_MAP, &two);
 
-	return failed ? errno : 0;
+	if (failed)
+		return errno;
+	made.what = OF_MEMORY;
+	made.range = range;
+	made.from = vaddr;
+	return 0;
 }
 
 static int map_file(int file, uint64_t start, struct range range)
@@ -197,7 +210,13 @@ static int map_file(int file, uint64_t start, struct range range)
 		.length = range.size,
 	};
 
-	return ioctl(iommufd, IOMMU_IOAS_MAP_FILE, &args) ? errno : 0;
+	if (ioctl(iommufd, IOMMU_IOAS_MAP_FILE, &args))
+		return errno;
+	made.what = OF_FILE;
+	made.range = range;
+	made.from = start;
+	made.file = file;
+	return 0;
 }
 
 static void open_files(void)
@@ -262,7 +281,12 @@ static int copy(struct range range, uint64_t iova)
 		.src_iova = range.iova,
 	};
 
-	return ioctl(iommufd, IOMMU_IOAS_COPY, &args) ? errno : 0;
+	if (ioctl(iommufd, IOMMU_IOAS_COPY, &args))
+		return errno;
+	made.what = COPY;
+	made.range = (struct range){ iova, range.size };
+	made.from = range.iova;
+	return 0;
 }
 
 static int unmap(struct range range, uint64_t *size)
@@ -474,8 +498,35 @@ static int call_one(char *base, uint64_t *size)
 	return result;
 }
 
+/* The file's pages, in this process */
+static void compare_file(void)
+{
+	uint64_t page = files[made.file].page, part = made.from % page;
+	uint64_t size = (part + made.range.size + page - 1) / page * page;
+	char *at = mmap(NULL, size, PROT_READ, MAP_SHARED | MAP_POPULATE, files[made.file].fd,
+			made.from - part);
+
+	if (at == MAP_FAILED)
+		err(1, "mmap");
+	leaves_compare(made.range.iova, (uintptr_t)at + part, made.range.size);
+	munmap(at, size);
+}
+
+/* The pages that the call has mapped have to be those of what it has mapped */
+static void compare(void)
+{
+	if (made.what == OF_MEMORY)
+		leaves_compare(made.range.iova, made.from, made.range.size);
+	else if (made.what == OF_FILE)
+		compare_file();
+	else if (made.what == COPY)
+		leaves_compare_copy(made.range.iova, made.from, made.range.size);
+	compared[made.what]++;
+}
+
 int main(int argc, char **argv)
 {
+	struct mapped now;
 	uint64_t before, size;
 	char *base;
 	int calls;
@@ -491,24 +542,32 @@ int main(int argc, char **argv)
 	base = memory();
 	open_files();
 	before = pinned();
+	leaves_open();
 
 	for (int call = 1; call <= calls; call++) {
 		size = 0;
+		made.what = NOTHING;
 		tell(call_one(base, &size));
 		tell(size);
 		tell(pinned() - before);
 		tell(status_of("VmLck:"));
 		tell(status_of("VmPin:"));
 		tell(blocks());
+		now = leaves_read();
+		compare();
+		tell(now.bytes);
+		tell(now.iovas);
 		if (call % 100 == 0 || call == calls)
-			printf("%d %s %016" PRIx64 " %" PRIu64 "\n", call, argv[1], hash,
-			       pinned() - before);
+			printf("%d %s %016" PRIx64 " pinned %" PRIu64 " mapped %" PRIu64 "\n", call,
+			       argv[1], hash, pinned() - before, now.bytes);
 	}
-	printf("all %s mapped %d large %d refused %d (%d for the limit) unmapped %d copied %d "
-	       "files %d large files %d\n", argv[1], mapped, large, refused, short_of, unmapped,
-	       copied, filed, large_files);
+	printf("all %s maps %d large %d refused %d (%d for the limit) unmaps %d copies %d files "
+	       "%d large files %d compared: memory %d files %d copies %d\n", argv[1], mapped, large,
+	       refused, short_of, unmapped, copied, filed, large_files, compared[OF_MEMORY],
+	       compared[OF_FILE], compared[COPY]);
 	if (calls >= 1000 && (!mapped || !large || !refused || !short_of || !unmapped ||
-			      (iommufd >= 0 && (!copied || !filed || !large_files))))
+			      !compared[OF_MEMORY] ||
+			      (iommufd >= 0 && (!compared[COPY] || !filed || !large_files))))
 		errx(1, "%s: something never happened", argv[1]);
 	return 0;
 }

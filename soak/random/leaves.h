@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The leaves of the IOMMU's table, made from what the events iommu:map and iommu:unmap tell. */
+#ifndef LEAVES_H
+#define LEAVES_H
+
+#include <stdint.h>
+
+#define PAGE 4096UL
+#define MIB (1UL << 20)
+#define IOVA (4UL << 30)
+#define WINDOW (256 * MIB)
+
+struct mapped {
+	uint64_t bytes;
+	uint64_t iovas;		/* the sum of the pages' IOVAs, which wraps around */
+};
+
+/* From now on maps and unmaps count */
+void leaves_open(void);
+
+/* What has been mapped since, and is not unmapped */
+struct mapped leaves_read(void);
+
+/* Ends the program unless the pages at @iova are those at @vaddr, which are present */
+void leaves_compare(uint64_t iova, uint64_t vaddr, uint64_t size);
+
+/* ... unless they are those at the IOVA @from */
+void leaves_compare_copy(uint64_t iova, uint64_t from, uint64_t size);
+
+#endif

@@ -75,51 +75,26 @@ static char *map_memory(int flags)
 	return memory;
 }
 
-static void populate(char *memory)
+/* Present, in the order in which the machine has it */
+static char *present(int flags, int advice)
 {
-	if (madvise(memory, SIZE, MADV_POPULATE_WRITE))
-		err(1, "MADV_POPULATE_WRITE");
-}
+	char *memory = map_memory(flags);
 
-/* In the order in which the machine has it */
-static char *make_adjacent(void)
-{
-	char *memory = map_memory(0);
-
-	if (madvise(memory, SIZE, MADV_NOHUGEPAGE))
-		err(1, "MADV_NOHUGEPAGE");
-	populate(memory);
+	if (madvise(memory, SIZE, advice) || madvise(memory, SIZE, MADV_POPULATE_WRITE))
+		err(1, "madvise");
 	return memory;
 }
 
 /* No page is next to its neighbour: 511 others are allocated between them */
-static char *make_4k(void)
+static char *scattered(void)
 {
 	char *memory = map_memory(0);
 
 	if (madvise(memory, SIZE, MADV_NOHUGEPAGE))
-		err(1, "MADV_NOHUGEPAGE");
+		err(1, "madvise");
 	for (size_t page = 0; page < HUGE_SIZE; page += PAGE)
 		for (size_t at = page; at < SIZE; at += HUGE_SIZE)
 			memory[at] = 1;
-	return memory;
-}
-
-static char *make_thp(void)
-{
-	char *memory = map_memory(0);
-
-	if (madvise(memory, SIZE, MADV_HUGEPAGE))
-		err(1, "MADV_HUGEPAGE");
-	populate(memory);
-	return memory;
-}
-
-static char *make_hugetlb(void)
-{
-	char *memory = map_memory(MAP_HUGETLB);
-
-	populate(memory);
 	return memory;
 }
 
@@ -215,10 +190,9 @@ static double share(void)
 	return seconds;
 }
 
-static void measure(const char *backing, char *(*make)(void), bool huge)
+static void measure(const char *backing, char *memory, bool huge)
 {
 	unsigned long before, tables;
-	char *memory = make();
 
 	open_container();
 	before = page_tables();
@@ -258,9 +232,9 @@ int main(int argc, char **argv)
 	first = argv[1];
 	second = open_group(argv[2]);
 	/* First, as nobody had memory before */
-	measure("fresh", make_adjacent, false);
-	measure("4k", make_4k, false);
-	measure("thp", make_thp, true);
-	measure("hugetlb", make_hugetlb, true);
+	measure("fresh", present(0, MADV_NOHUGEPAGE), false);
+	measure("4k", scattered(), false);
+	measure("thp", present(0, MADV_HUGEPAGE), true);
+	measure("hugetlb", present(MAP_HUGETLB, MADV_NORMAL), true);
 	return 0;
 }

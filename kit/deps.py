@@ -18,7 +18,7 @@ TESTS = {**BUILD, 'libcap-dev': ''}    # selftests/iommu
 MAIL = {**GIT, 'git-email': '', 'libmailtools-perl': ''}
 CHECK = {**TESTS, **MAIL, 'sparse': 'sparse', 'shellcheck': 'shellcheck', 'python3-ply': '',
          'pyflakes3': 'pyflakes3', 'pycodestyle': 'pycodestyle', 'python3-git': '',
-         'codespell': 'codespell', 'python3-docutils': ''}
+         'codespell': 'codespell', 'python3-docutils': '', 'spin': 'spin'}
 BENCH = {**TESTS, 'python3-matplotlib': ''}
 # {verb: (packages, does it build for every architecture of the topics?)}
 VERBS = {'tree': (GIT, False), 'export': (GIT, False), 'mail': (MAIL, False), 'run': (BUILD, False),

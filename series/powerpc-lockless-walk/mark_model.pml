@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The mark of lockless page-table walks for Spin, where herd7 is not at hand: P1 walks twice, in between it may be interrupted
- * for another updater, which takes its mark away; P0 detaches the page table and waits only if it finds the mark.
- * Each CPU takes its accesses in any order that barriers, acquire, release and dependencies leave; with two CPUs it makes
- * no difference when a store reaches whom. Must find nothing:
- *     spin -a lockless-walk.pml && cc -o pan pan.c && ./pan
- * and an error with any of -DMB=0 -DUMB=0 -DACQ=0 -DREL=0 -DSET=0 given to spin.
+ * The mark of lockless page-table walks for Spin. P1 walks twice; in between it may be interrupted
+ * for another updater, which takes its mark away. P0 detaches the page table and waits only if it
+ * finds the mark. Each CPU takes its accesses in any order that barriers, acquire, release and
+ * dependencies leave; with two CPUs it makes no difference when a store reaches whom.
+ *
+ * mark_model.py runs it; by hand, with an error for any of -DMB=0 -DUMB=0 -DACQ=0 -DREL=0 -DSET=0:
+ *     spin -a mark_model.pml && cc -o pan pan.c && ./pan
  */
 #ifndef MB
 #define MB 1	/* full barrier after the mark is set */

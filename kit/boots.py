@@ -15,6 +15,7 @@ from kit.qemu import Options
 
 FIELDS = {field.name: field for field in dataclasses.fields(Options) if field.name != 'limits'}
 BOOT = {*FIELDS, 'arch', 'flavour', 'full', 'alone', 'variants', 'programs', 'test'}
+ELSEWHERE = {'test': '', 'reason': 'the machine is not the one that topic.toml asks for'}
 TEST = {'program', 'kunit', 'arguments', 'environment', 'name', 'tap', 'timeout', 'skips'}
 
 
@@ -35,8 +36,17 @@ def options_of(boot):
     return Options(**{key: value for key, value in boot.items() if key in FIELDS})
 
 
-def merged(asked):
-    """asked: [(topic, boot)]. Boots that differ in nothing but their tests are one."""
+def on_machine(boot, machine):
+    """The boot on a machine that somebody chose: a test may skip whatever that has not."""
+    changed = {**boot, **machine}
+    if changed.get('cpus', 0) % changed.get('nodes', 1):
+        changed['nodes'] = 1
+    return changed
+
+
+def merged(asked, machine=None):
+    """asked: [(topic, boot)]. Boots that differ in nothing but their tests are one. machine: fields
+    of Options that override theirs."""
     found = {}
     for topic, boot in asked:
         where = f'series/{topic}/topic.toml'
@@ -45,16 +55,20 @@ def merged(asked):
             check_keys(where, variant, FIELDS)
             kept = ('variants', 'programs', 'test')
             what = {**{key: value for key, value in boot.items() if key not in kept}, **variant}
+            tests = tests_of(where, boot)
+            if machine:
+                what = on_machine(what, machine)
+                tests = [{**test, 'skips': [ELSEWHERE]} for test in tests]
             key = (what['arch'], what['flavour'], bool(what.get('full')), bool(what.get('alone')),
                    repr(options_of(what)))
             whole = found.setdefault(key, {**what, 'test': []})
-            whole['test'] += [test for test in tests_of(where, boot) if test not in whole['test']]
+            whole['test'] += [test for test in tests if test not in whole['test']]
     return list(found.values())
 
 
-def chosen(arch='', flavour='', pattern='', full=False):
-    """The boots with those of their tests that were asked for."""
-    boots = merged(topics.boots())
+def chosen(arch='', flavour='', pattern='', full=False, machine=None):
+    """The boots with those of their tests that were asked for; machine: see merged()."""
+    boots = merged(topics.boots(), machine)
     for boot in boots:
         boot['test'] = [test for test in boot['test'] if re.search(pattern, test['name'])]
     return [boot for boot in boots if boot['test'] and arch in ('', boot['arch'])

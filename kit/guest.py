@@ -24,6 +24,9 @@ from kit.qemu import Limits, Options, command_line, host_is, need
 
 OK, FAILED, LOST, SPLAT = 0, 1, 2, 3    # exit statuses of whoever boots a guest
 RESULTS = BUILD / 'results'
+# A busy host has held four vCPUs up for more than half a minute, and by default Linux calls that a
+# lockup: what hangs, hangs for longer.
+PATIENT = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
 KEPT = 40                               # folders there
 
 

@@ -26,9 +26,8 @@ PROGRAMS = {'soak': ('.', 'lib'), 'faults': ('faults', 'lib'), 'random_maps': ('
 # own, as each is behind a port of its own
 DEVICES = ['igb', *(word for number in range(1, 4) for word in (
     f'pcie-root-port,id=root{number},chassis={number}', f'igb,bus=root{number}'))]
-# A busy host has held four vCPUs up for more than half a minute: what hangs, hangs for longer.
 # KCSAN watches one access of 400, not of 4,000, as few are to what somebody else has, too.
-APPEND = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120 kcsan.skip_watch=400'
+APPEND = f'{guest.PATIENT} kcsan.skip_watch=400'
 NO_DEVICE = {'test': 'type1|iommufd|helper|dma|exec|memory is locked',
              'reason': 'the machine has no device for VFIO'}
 NO_VM = {'test': 'vm happened|of a VM|vm: ', 'reason': 'nobody has written a program for them'}

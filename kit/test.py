@@ -32,11 +32,9 @@ def there(test):
 def plan():
     """The boots that were asked for."""
     arch, flavour, pattern = (os.environ.get(name, '') for name in ('ARCH', 'FLAVOUR', 'TEST'))
-    planned = boots.chosen(arch, flavour, pattern, flag('FULL'))
-    if iommu := os.environ.get('IOMMU'):
-        planned = [{**boot, 'iommu': iommu} for boot in planned]
-    if cpus := number('CPUS'):
-        planned = [{**boot, 'cpus': cpus} for boot in planned]
+    machine = {'iommu': os.environ.get('IOMMU'), 'cpus': number('CPUS')}
+    planned = boots.chosen(arch, flavour, pattern, flag('FULL'),
+                           {field: value for field, value in machine.items() if value})
     if own.given():
         missing = {test['name'] for boot in planned for test in boot['test'] if not there(test)}
         if missing:
@@ -73,6 +71,7 @@ def run_boot(boot, image, files):
     """(Counter, guest status) of one boot; prints its results."""
     kernel, tests = f'{boot["arch"]} {boot["flavour"]}', boot['test']
     options, results = boots.options_of(boot), report.Report(tests)
+    options.append = f'{guest.PATIENT} {options.append}'
     options.limits.silence = max(test.get('timeout', 360) for test in tests)
     options.limits.boot, options.limits.total = 300, 3600    # other guests run meanwhile
     say(f'{kernel}: {len(tests)} test program(s)')

@@ -215,16 +215,26 @@ class Order(unittest.TestCase):
 
 
 class Planned(unittest.TestCase):
-    def cpus(self, **env):
+    def planned(self, **env):
+        asked = [('x', boot([{'program': 'a', 'skips': [{'test': 'b', 'reason': 'c'}]}])),
+                 ('y', boot([{'program': 'a'}, {'program': 'd'}], cpus=6, nodes=2))]
         with mock.patch.dict('os.environ', env), mock.patch.object(
-                boots, 'chosen', lambda *_: [boot([{'name': 'a'}]), boot([{'name': 'b'}], cpus=5)]):
-            return [each.get('cpus') for each in test.plan()]
+                boots.topics, 'boots', lambda: asked):
+            return test.plan()
+
+    def cpus(self, **env):
+        return [(each.get('cpus'), each.get('nodes'), len(each['test']))
+                for each in self.planned(**env)]
 
     def test_as_the_topics_say_or_as_many_cpus_as_are_given(self):
-        self.assertEqual(self.cpus(), [None, 5])
-        self.assertEqual(self.cpus(CPUS='17'), [17, 17])
+        self.assertEqual(self.cpus(), [(None, None, 1), (6, 2, 2)])
+        self.assertEqual(self.cpus(CPUS='4'), [(4, None, 1), (4, 2, 2)])
         with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
             self.cpus(CPUS='some')
+
+    def test_boots_that_become_one_and_may_skip(self):
+        self.assertEqual(self.cpus(CPUS='17'), [(17, None, 2)])
+        self.assertEqual(self.planned(CPUS='17')[0]['test'][0]['skips'], [boots.ELSEWHERE])
 
     def soaked(self, **env):
         with mock.patch.dict('os.environ', {'FULL': '1', **env}):

@@ -19,6 +19,9 @@ from kit.trees import Lock, make, root, source
 
 # of each flavour what runs: the faults first, as the soak looks for leaks in the end
 RUNS = {'debug': ['faults', 'soak'], 'kcsan': ['soak']}
+# After a fork the kernel writes the CPU's number to the thread's rseq area, in a page that has to
+# be copied first: if that fails, as it is made to, the process gets SIGSEGV.
+ENVIRONMENT = {'faults': 'GLIBC_TUNABLES=glibc.pthread.rseq=0'}
 SOAK = TOP / 'soak'
 # of each program the folders with its files
 PROGRAMS = {'soak': ('.', 'lib'), 'faults': ('faults', 'lib'), 'random_maps': ('random',)}
@@ -110,8 +113,8 @@ def run(arch, flavour, minutes, seed, names):
     image = build.build(arch, flavour, 'patched')
     arguments = {'faults': '$BDFS', 'soak': f'{minutes} {seed} $BDFS'}
     skips = [*SKIPS[arch], *([] if flavour == 'debug' else [NOT_DEBUG])]
-    tests = [{'name': name, 'program': name, 'arguments': arguments[name], 'skips': skips}
-             for name in names]
+    tests = [{'name': name, 'program': name, 'arguments': arguments[name], 'skips': skips,
+              'environment': ENVIRONMENT.get(name, '')} for name in names]
     results, options = Counts(tests), options_of(arch, minutes)
     if flavour == 'kcsan':
         changed = races.changed_functions(arch, flavour)

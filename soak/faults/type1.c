@@ -167,6 +167,8 @@ static void prepare_two_domains(void)
 	for (unsigned int tries = MANY_FAULTS; tries; tries--) {
 		int error;
 
+		/* Others' tables may have been freed late, those of the last try among them */
+		tables = page_tables();
 		arm(right);
 		error = attach();
 		disarm();

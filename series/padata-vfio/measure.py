@@ -12,7 +12,7 @@ from kit.measure import TREES, commands, figures_of, plugin, row, selftest, warn
 from kit.qemu import Options
 from kit.trees import ROOTS
 
-QUICK = 'x86_64', 'plain', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
+QUICK = 'x86_64', 'plain+quick', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
 # of iommufd
 MEMORY = {**BACKINGS, 'memfd': '4K file', 'memfd_hugetlb': '2M file'}
@@ -71,16 +71,16 @@ def boot(tree, flavour, job, what, **options):
     )
 
 
-def pairs_of(runs, job):
+def pairs_of(runs, job, flavour='plain'):
     """After each boot of both kernels: (rows so far, accelerator). Seconds, of two vCPUs."""
     for tree in TREES:
-        build.build('x86_64', 'plain', tree)
+        build.build('x86_64', flavour, tree)
     warn_if_busy()
     pairs = []
     for number in range(1, runs + 1):
         pair = []
         for tree in TREES:
-            figures, accelerator = boot(tree, 'plain', job, f'run {number} of {runs}')
+            figures, accelerator = boot(tree, flavour, job, f'run {number} of {runs}')
             pair.append(figures)
         pairs.append(pair)
         yield rows(pairs), accelerator
@@ -94,7 +94,7 @@ def job_of(rounds):
 
 
 def quick(runs, rounds=1):
-    yield from pairs_of(runs, job_of(rounds))
+    yield from pairs_of(runs, job_of(rounds), QUICK[1])
 
 
 def instructions(metric, mib, rounds=5):

@@ -3,15 +3,16 @@
 in a function that the series changes.
 
 A report names functions as the kernel's symbol table does. A changed function that the compiler has
-put into others has no symbol: they stand for it. What the series only lets run at the same time is
+put into others has no symbol: they stand for it; of a driver that was not built none is looked for,
+as its probe() would be anybody's. What the series only lets run at the same time is
 elsewhere, too; below() names what its functions call on both sides.
 """
 import re
 from collections import Counter
 
-from kit.common import die, load_machine
+from kit.common import die
 from kit.git import git
-from kit.trees import out, source, source_arch
+from kit.trees import out, source
 
 SOURCES = '*.c', '*.h', ':!tools', ':!Documentation', ':!*test*', ':!*kunit*'
 BEFORE = re.compile(r'[;}]\s*$|^#|\*/\s*$|^\s*$')    # the lines above a function's first one
@@ -55,18 +56,21 @@ def symbols(arch, flavour):
     return {name.split('.')[0] for name in re.findall(r' [tTwW] (\S+)$', table, re.M)}
 
 
-def compiled(src, arch, names):
-    """Those of the files that this architecture's kernel may have."""
-    others = re.compile(rf'arch/(?!{source_arch(load_machine(arch))}/)')
-    return [name for name in names if not others.match(name) and (src / name).exists()]
+def compiled(arch, flavour):
+    """The files that the kernel was built from, as kbuild has noted them for each object."""
+    src, found = source('patched'), set()
+    name = re.compile(rf'(?:{re.escape(str(src))}|\.\./\.\./linux)/(\S+\.[ch])\b')
+    for noted in out(arch, flavour, 'patched').rglob('.*.o.cmd'):
+        found.update(name.findall(noted.read_text()))
+    return found
 
 
-def users(src, arch, names):
+def users(src, files, names):
     """{(function, made by a macro)} of those in which one of the names is."""
     asked = [word for name in sorted(names) for word in ('-e', name)]
-    files = git('grep', '-lwF', *asked, '--', *SOURCES, cwd=src, check=False).stdout.split()
+    named = git('grep', '-lwF', *asked, '--', *SOURCES, cwd=src, check=False).stdout.split()
     word = re.compile(rf'\b({"|".join(sorted(names))})\b')
-    return {(name, made) for file in compiled(src, arch, files)
+    return {(name, made) for file in files.intersection(named)
             for name, made, _, _, lines in functions((src / file).read_text())
             if word.search('\n'.join(lines))}
 
@@ -74,8 +78,9 @@ def users(src, arch, names):
 def changed_functions(arch, flavour):
     """The symbols that stand for what the series adds or changes, with what is uncommitted."""
     src, known, found, new = source('patched'), symbols(arch, flavour), set(), set()
-    for file in compiled(src, arch, git('diff', '--name-only', 'base', '--', *SOURCES,
-                                        cwd=src).split()):
+    files = compiled(arch, flavour)
+    for file in files.intersection(git('diff', '--name-only', 'base', '--', *SOURCES,
+                                       cwd=src).split()):
         lines = changed_lines(git('diff', '-U0', 'base', '--', file, cwd=src))
         new |= {(name, made) for name, made, first, last, _ in functions((src / file).read_text())
                 if lines & set(range(first, last + 1))}
@@ -87,7 +92,7 @@ def changed_functions(arch, flavour):
                 if made else {name} & known
             named |= mine
             inlined |= set() if mine else {name}
-        new = users(src, arch, inlined) - found if inlined else set()
+        new = users(src, files, inlined) - found if inlined else set()
     return sorted(named) or die(f'the series changes nothing of {arch} {flavour}')
 
 

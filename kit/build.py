@@ -1,8 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Builds kernels."""
-from kit.common import die, load_machine, shown, step
+import os
+import shutil
+
+from kit.common import BUILD, die, load_machine, shown, step
 from kit.config import CONFIGS, configure, fragments
+from kit.git import git
 from kit.trees import Lock, make, out, source, stamp_of, state
+
+
+KEPT = BUILD / 'kept'    # kernels that make check built, for make test
 
 
 def write_changed(path, text):
@@ -17,17 +24,73 @@ def drop_halves(folder):
             path.unlink()
 
 
+def copy_kernel(machine, from_folder, to_folder):
+    """What others read of a built kernel; the stamp, which vouches for it, comes last."""
+    (to_folder / '.stamp').unlink(missing_ok=True)
+    for name in dict.fromkeys((machine['image'], 'vmlinux', 'System.map', '.stamp')):
+        (to_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(from_folder / name, to_folder / name)
+
+
+def has_stamp(folder, stamp):
+    """Was the kernel there built from this?"""
+    file = folder / '.stamp'
+    return file.exists() and file.read_text() == stamp
+
+
+def keep(arch, flavour, tree):
+    """Keeps the kernel that the tree has just built; the tree goes on to another commit."""
+    copy_kernel(load_machine(arch), out(arch, flavour, tree), KEPT / f'{arch}-{flavour}')
+
+
+def asked(arch, flavour, tree):
+    """(text in front of each file, stamp) of what a kernel is built from; a folder's name is no
+    part of it."""
+    machine, src = load_machine(arch), source(tree)
+    header = CONFIGS / f'{arch}-{flavour.split("+")[0]}.h'
+    extra = header.read_text() if header.exists() else ''
+    symbols = [(file.name, wanted) for file, wanted in fragments(machine, arch, flavour, src)]
+    return extra, stamp_of(machine, state(src), symbols, extra)
+
+
+def begin_as_patched(arch, flavour, src, folder):
+    """Begins the base's folder with the patched kernel's objects; the sources that differ are
+    touched, so that make makes anew what depends on them. ccache has none of the objects, as the
+    series adds a symbol to the configuration. Until there is a .config, the next build begins
+    again."""
+    patched, other = source('patched'), out(arch, flavour, 'patched')
+    _, now = asked(arch, flavour, 'patched')
+    with Lock(other):
+        # of a kernel that was kept, the objects beside it may be of another state
+        if not has_stamp(other, now) or has_stamp(KEPT / f'{arch}-{flavour}', now):
+            return
+        commit = git('rev-parse', 'HEAD', cwd=src).strip()
+        differ = git('diff', '--name-only', '-z', '--no-renames', commit, cwd=patched)
+        for name in differ.split('\0'):
+            if (src / name).is_file():
+                os.utime(src / name)
+        shutil.copytree(other, folder, symlinks=True, dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns('.stamp', '.lock', '.config'))
+    for file in folder.rglob('*.cmd'):    # commands name both folders
+        text = file.read_text().replace(f'{patched}/', f'{src}/')
+        file.write_text(text.replace(f'{other}/', f'{folder}/'))
+
+
 def build(arch, flavour, tree, parts=()):
     """Builds unless nothing changed; returns the image. Or compiles only parts, goals of make."""
     machine, src, folder = load_machine(arch), source(tree), out(arch, flavour, tree)
-    image, stamp = folder / machine['image'], folder / '.stamp'
+    image, stamp, kept = folder / machine['image'], folder / '.stamp', KEPT / f'{arch}-{flavour}'
     try:
         with Lock(folder):
-            header = CONFIGS / f'{arch}-{flavour}.h'
-            extra = header.read_text() if header.exists() else ''
-            now = stamp_of(machine, state(src), fragments(machine, arch, flavour, src), extra)
-            if image.exists() and stamp.exists() and stamp.read_text() == now:
+            extra, now = asked(arch, flavour, tree)
+            if has_stamp(folder, now) and image.exists():
                 return image
+            # only there: the commits' trees need their objects as well
+            if tree == 'patched' and has_stamp(kept, now):
+                copy_kernel(machine, kept, folder)
+                return image
+            if tree == 'base' and not (folder / '.config').exists():
+                begin_as_patched(arch, flavour, src, folder)
             stamp.unlink(missing_ok=True)
             drop_halves(folder)
             configure(arch, flavour, tree)

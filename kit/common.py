@@ -147,7 +147,11 @@ def kill_group(child):
 def end_children():
     """What other threads have started would go on by itself."""
     for file in Path('/proc/self/task').glob('*/children'):
-        for child in file.read_text().split():
+        try:
+            children = file.read_text().split()
+        except OSError:    # the thread has ended
+            continue
+        for child in children:
             with suppress(ProcessLookupError):
                 os.kill(int(child), signal.SIGTERM)
 

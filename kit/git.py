@@ -30,6 +30,7 @@ GIT_SET = [
     'core.abbrev=auto',
     'core.quotePath=true',
     'core.fsmonitor=false',
+    'checkout.workers=0',    # as many as CPUs
     'core.whitespace=',
     'commit.gpgSign=false',
     'tag.gpgSign=false',

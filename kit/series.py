@@ -337,6 +337,12 @@ def base_text(last):
                       *(f'{number}  {path}' for number, path in sums)]) + '\n'
 
 
+def stopped_at(folder):
+    """The number of the patch that git am has stopped at."""
+    file = folder / git('rev-parse', '--git-path', 'rebase-apply/next', cwd=folder).strip()
+    return int(file.read_text()) if file.exists() else 1
+
+
 def apply(folder, names=None):
     """Apply series/, or only some topics of it, in a worktree of its own; {topic: commit}."""
     names = names or order()
@@ -352,39 +358,40 @@ def apply(folder, names=None):
     sparse_worktree(folder, paths or {'Makefile'})
     progress, tips = Progress(f'apply series/{names[0] if len(names) == 1 else ""}'), {}
     for topic in names:
-        for path in patch_files(topic):
-            progress.tick(path.name)
-            done = git(
-                'am',
-                '--quiet',
-                '--3way',
-                '--committer-date-is-author-date',
-                '--no-gpg-sign',
-                '--no-signoff',
-                '--keep-cr',
-                '--no-scissors',
-                '--patch-format=mbox',
-                '--whitespace=nowarn',
-                path,
-                cwd=folder,
-                check=False,
+        progress.tick(topic)
+        paths = patch_files(topic)
+        # all in one go: each start reads and writes the index of 90,000 files
+        done = git(
+            'am',
+            '--quiet',
+            '--3way',
+            '--committer-date-is-author-date',
+            '--no-gpg-sign',
+            '--no-signoff',
+            '--keep-cr',
+            '--no-scissors',
+            '--patch-format=mbox',
+            '--whitespace=nowarn',
+            *paths,
+            cwd=folder,
+            check=False,
+        )
+        if done.returncode:
+            path, text = paths[stopped_at(folder) - 1], done.stdout + done.stderr
+            where = re.search(
+                r'CONFLICT .* in (\S+)|error: patch failed: (\S+)|error: (\S+): does not', text
             )
-            if done.returncode:
-                text = done.stdout + done.stderr
-                where = re.search(
-                    r'CONFLICT .* in (\S+)|error: patch failed: (\S+)|error: (\S+): does not', text
-                )
-                where = f' ({next(w for w in where.groups() if w)})' if where else ''
-                note = ''
-                version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
-                if 'No space left' in text:
-                    die('no space left on the disk; linux/ is as it was')
-                if version != wanted:
-                    note = f'; the base is {version}, the series is written on {wanted}'
-                die(
-                    f'{path.name} ("{patch_subject(path)}") of topic {topic} does not '
-                    f'apply{where}{note}; linux/ is as it was'
-                )
+            where = f' ({next(w for w in where.groups() if w)})' if where else ''
+            note = ''
+            version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
+            if 'No space left' in text:
+                die('no space left on the disk; linux/ is as it was')
+            if version != wanted:
+                note = f'; the base is {version}, the series is written on {wanted}'
+            die(
+                f'{path.name} ("{patch_subject(path)}") of topic {topic} does not '
+                f'apply{where}{note}; linux/ is as it was'
+            )
         tips[topic] = git('rev-parse', 'HEAD', cwd=folder).strip()
     progress.done(f'({len(patches)} patches)')
     return tips

@@ -273,12 +273,16 @@ class Verbs(unittest.TestCase):
 
     def test_patch_that_does_not_apply(self):
         self.two_topics()
-        path = self.top / 'series/one/0001-a-first.patch'
-        path.write_bytes(
-            path.read_bytes().replace(b'-line 5', b'-line five').replace(b' line 4', b' line four')
-        )
+        # the topic's second one: they are applied together, and the one to blame is named
+        self.git('checkout', '-q', 'one')
+        self.commit('kernel/a.c', 'LINE 5\n', 'last\n', 'a: second\n\nWhy.')
+        self.git('checkout', '-q', 'two')
+        self.git('rebase', '-q', 'one')
+        self.good('export')
+        path = self.top / 'series/one/0002-a-second.patch'
+        path.write_bytes(path.read_bytes().replace(b'-LINE 5', b'-line five'))
         before = self.state()
-        self.bad('tree', says='0001-a-first.patch ("a: first") of topic one does not apply')
+        self.bad('tree', says='0002-a-second.patch ("a: second") of topic one does not apply')
         self.assertEqual(self.state(), before)
         self.assertFalse((self.top / 'build/tree.tmp').exists())
 

@@ -68,12 +68,18 @@ def run_lane(names):
     return words
 
 
+def give_way(names):
+    """run_lane(), of this thread and what it starts, behind the longest lane."""
+    os.nice(5)
+    return run_lane(names)
+
+
 def run(chosen):
     """{name: word}: the lanes side by side."""
     *others, last = [[name for name in lane if name in chosen] for lane in LANES]
     with ThreadPoolExecutor(len(LANES)) as pool:
         try:
-            beside = [pool.submit(run_lane, lane) for lane in others]
+            beside = [pool.submit(give_way, lane) for lane in others]
             words = run_lane(last)
             for each in beside:
                 words |= each.result()

@@ -10,7 +10,7 @@ from kit import boots, build, selftests, topics
 from kit.checks.common import (GENERIC, WORK, Failed, Skipped, arch_of, checkout,
                                need_patches, new_lines, passed_before, passed_now, remember, series)
 from kit.common import GUEST, TOP, archs, flag, load_machine, output, say, step
-from kit.config import configure, generate
+from kit.config import configure, fragments, generate, known_symbols
 from kit.git import git
 from kit.series import base_file, touched
 from kit.trees import compiler_version, make, out, root, source_arch
@@ -79,21 +79,37 @@ def archs_of(topic):
     return sorted({GENERIC, *map(arch_of, series().topic_files[topic])})
 
 
-def users_of(commit, headers):
-    """C files that include one of the headers by its name."""
-    names = [re.sub(r'^(arch/\w+/)?include/', '', path) for path in headers]
-    found = []
-    for name in names:
-        done = git('grep', '-lF', f'<{name}>', commit, '--', '*.c', check=False)
-        found += [line.partition(':')[2] for line in done.stdout.splitlines()][:USERS]
+def header_name(path):
+    """What other folders include it by."""
+    return re.sub(r'^(arch/\w+/)?include/', '', path)
+
+
+@functools.cache
+def users():
+    """{header: C files of the last commit that include it}, of headers of the kernel that the
+    series touches."""
+    names = {header_name(path) for path in series().files
+             if path.endswith('.h') and not path.startswith('tools/')}
+    patterns = [f'-e<{name}>' for name in sorted(names)]
+    lines = git('grep', '-oF', *patterns, series().last, '--', '*.c',
+                check=False).stdout if names else ''
+    found = {}
+    for line in lines.splitlines():
+        _, path, name = line.split(':')
+        found.setdefault(name[1:-1], []).append(path)
     return found
+
+
+def users_of(headers):
+    """C files that include one of the headers by its name."""
+    return [path for header in headers for path in users().get(header_name(header), [])[:USERS]]
 
 
 def objects_of(topic, commit, below, arch):
     """What is compiled of a patch: its topic's C files, and users of the headers it touches; those
     that this kernel has, as the build of the last commit has shown."""
     headers = [path for path in touched(below, commit) if path.endswith('.h')]
-    files = {*series().kernel_files(series().topic_files[topic]), *users_of(commit, headers)}
+    files = {*series().kernel_files(series().topic_files[topic]), *users_of(headers)}
     folder = out(arch, flavour_of(arch), tree_of(arch))
     listed = git('ls-tree', '-r', '--name-only', commit, '--', *files).splitlines() if files else []
     return sorted(f'{path[:-2]}.o' for path in listed if made_by_its_folder(folder, path[:-2]))
@@ -146,13 +162,14 @@ def bisect(arch):
     last, folder = series().last, out(arch, flavour_of(arch), tree_of(arch))
     if not passed_before(remember(build_key(last, arch), ())) or not folder.exists():
         build_commit('the whole series', last, arch)
+        build.keep(arch, flavour_of(arch), tree_of(arch))
     below = 'base'
     for (topic, commit), path in zip(series().commits, series().patches):
         if topic in mine:
-            changed = sources(below, arch) != sources(commit, arch)
-            parts = () if flag('FULL') else objects_of(topic, commit, below, arch)
-            if changed and (parts or flag('FULL')):
-                build_commit(path.name, commit, arch, parts)
+            if sources(below, arch) != sources(commit, arch):
+                parts = () if flag('FULL') else objects_of(topic, commit, below, arch)
+                if parts or flag('FULL'):
+                    build_commit(path.name, commit, arch, parts)
             build_suites(commit, below, arch)
         below = commit
 
@@ -291,17 +308,32 @@ def small(arch):
         raise Failed('\n'.join(found))
 
 
+def undefined_symbols(arch, flavour):
+    """What the kernel asks for and no Kconfig file defines."""
+    src = linux_of(arch)
+    asked = {symbol for _, symbols in fragments(load_machine(arch), arch, flavour, src)
+             for symbol, value in symbols.items() if value != 'n'}
+    return asked - known_symbols(src, asked)
+
+
 def configs(arch):
-    """Kernels that nothing here builds, for `make shell`, FULL=1, have the symbols they ask for."""
+    """Kernels that nothing here builds, for `make shell`, FULL=1, ask for symbols that there are.
+    With FULL=1 each .config is made: a symbol may be there and its dependencies not."""
     need_patches()
     asked = {boot['flavour'] for boot in boots.chosen(arch, full=True)}
     asked -= {boot['flavour'] for boot in boots.chosen(arch)}
     asked |= {'plain+share', 'plain+gdb'}
     if arch == GENERIC:
-        asked.add('trace')    # make bench's
+        asked |= {'trace', 'plain+quick'}    # make bench's and make run's
     checkout(series().last, linux_of(arch))
+    found = []
     for flavour in sorted(asked):
-        configure(arch, flavour, tree_of(arch))
+        found += [f'{arch} {flavour}: no Kconfig file defines {symbol}'
+                  for symbol in sorted(undefined_symbols(arch, flavour))]
+        if flag('FULL'):
+            configure(arch, flavour, tree_of(arch))
+    if found:
+        raise Failed('\n'.join(found))
 
 
 def compile_new(config, commit, files):

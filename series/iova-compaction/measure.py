@@ -145,8 +145,7 @@ def longest_irqsoff(tree, image, file, cpus=16):
     """The most instructions with interrupts off where a magazine is freed, while all drains and all
     CPUs allocate: irqsoff/plugin.c."""
     folder = trees.out('x86_64', 'trace', tree)
-    freeing = 'iova_magazine_free_pfns', 'iova_magazine_release'
-    words = [f'code={text_of(freeing, folder)}',
+    words = [f'code={text_of(["iova_magazine_free_pfns"], folder)}',
              f'wait={text_of(["queued_spin_lock_slowpath"], folder)}']
     return counted(tree, image, file, 'crowd', cpus, 'irqsoff', words)[0]
 

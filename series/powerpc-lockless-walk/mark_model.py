@@ -24,7 +24,8 @@ PARTS = {
     'UMB': ('a full barrier before the updater reads the marks', GATHER,
             r'smp_mb\(\);\s*on_each_cpu_cond\(tlb_remove_table_cpu_may_walk'),
     'ACQ': ('a barrier after it has read them', GATHER,
-            r'on_each_cpu_cond\(tlb_remove_table_cpu_may_walk[^;]*;\s*smp_mb\(\);'),
+            r'on_each_cpu_cond\(tlb_remove_table_cpu_may_walk[^;]*;\s*'
+           r'#ifdef CONFIG_ARCH_HAS_LOCKLESS_WALK_MARK\s*smp_mb\(\);'),
     'REL': ('the release with which the interrupt takes a mark away', GATHER,
             r'smp_store_release\(lockless_walk_mark_of\([^;]*, false\);'),
     'SET': ('the mark that a walk sets again after the interrupt', WALK,

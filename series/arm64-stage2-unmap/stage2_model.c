@@ -13,6 +13,7 @@
 #define PAGES_BASE	0x8000000000ull
 
 bool has_fwb, has_range;
+struct kvm vm;
 static bool host_ops;
 static unsigned long seed, nr_invalidations, nr_visits, nr_detached;
 static char *arena;
@@ -303,11 +304,8 @@ static u64 any_range(u64 *size)
 	return start;
 }
 
-static void run(int rounds)
+static void begin(void)
 {
-	u64 start, size;
-
-	any(0);
 	memset(meta, 0, sizeof(meta));
 	memset(tlb, 0, sizeof(tlb));
 	memset(mapped, 0, sizeof(mapped));
@@ -320,7 +318,29 @@ static void run(int rounds)
 	};
 	pgt = (struct kvm_pgtable) { .ia_bits = 39, .start_level = 1, .mm_ops = &ops, .mmu = &mmu };
 	pgt.pgd = zalloc_page(NULL);
+}
 
+/* The VM is gone: the CPU has nothing of it, and nothing is left. */
+static void end(void)
+{
+	memset(tlb, 0, sizeof(tlb));
+	drop_tables(0, SPACE);
+	kvm_pteref_t pgd = pgt.pgd;
+	pgt.pgd = NULL;
+	struct kvm_pgtable dead = pgt;
+	dead.pgd = pgd;
+	kvm_pgtable_stage2_destroy(&dead);
+	for (int i = 0; i < ARENA_PAGES; i++)
+		if (meta[i].used)
+			fail("a table is left");
+}
+
+static void run(int rounds)
+{
+	u64 start, size;
+
+	any(0);
+	begin();
 	for (int i = 0; i < rounds; i++) {
 		start = any_range(&size);
 		switch (any(4)) {
@@ -339,24 +359,69 @@ static void run(int rounds)
 			break;
 		}
 	}
+	end();
+}
 
-	/* The VM is gone: the CPU has nothing of it, and nothing is left. */
-	memset(tlb, 0, sizeof(tlb));
-	drop_tables(0, SPACE);
-	kvm_pteref_t pgd = pgt.pgd;
-	pgt.pgd = NULL;
-	struct kvm_pgtable dead = pgt;
-	dead.pgd = pgd;
-	kvm_pgtable_stage2_destroy(&dead);
-	for (int i = 0; i < ARENA_PAGES; i++)
-		if (meta[i].used)
-			fail("a table is left");
+/* What the base's steps were: a block of the lowest level that has blocks */
+#define LARGE	(PAGE_SHIFT == 12 ? SZ_1G : PAGE_SHIFT == 14 ? 16 * SZ_2M : SZ_512M)
+
+static int unmap_step(u64 *addr, u64 end)
+{
+	return kvm_pgtable_stage2_unmap_step(&pgt, addr, end, stage2_unmap_should_stop, NULL);
+}
+
+static int wrprotect_step(u64 *addr, u64 end)
+{
+	return kvm_pgtable_stage2_wrprotect_step(&pgt, addr, end, stage2_wp_should_stop);
+}
+
+/* Somebody waits for the lock all the time: after how much of the memory does it get it? */
+static void check_batch(int (*step)(u64 *, u64), s8 level, bool fwb, bool notifier, u64 expected,
+			const char *why)
+{
+	u64 granule = kvm_granule_size(level), addr = 0;
+
+	has_fwb = fwb;
+	has_range = true;
+	vm.mmu_lock = true;
+	vm.mmu_invalidate_in_progress = notifier;
+	begin();
+	for (u64 ipa = 0; ipa < 2 * LARGE; ipa += granule)
+		if (kvm_pgtable_stage2_map(&pgt, ipa, granule, PAGES_BASE + ipa, KVM_PGTABLE_PROT_RW, &mmu, 0))
+			fail("a map failed");
+	if (step(&addr, 2 * LARGE) || addr != expected) {
+		printf("%lluK pages, level %d: after %llu pages instead of %llu: ", PAGE_SIZE / 1024ull,
+		       level, addr / PAGE_SIZE + 0ull, expected / PAGE_SIZE + 0ull);
+		fail(why);
+	}
+	end();
+}
+
+static void check_batches(void)
+{
+	s8 level;
+
+	seed = 0;
+	for (level = KVM_PGTABLE_MIN_BLOCK_LEVEL; level <= KVM_PGTABLE_LAST_LEVEL; level++)
+		check_batch(wrprotect_step, level, true, false, LARGE,
+			    "write protection offers the lock too seldom or too often");
+	/* With FWB each entry is one; without it the pages of a block are cleaned */
+	level = KVM_PGTABLE_LAST_LEVEL;
+	check_batch(unmap_step, level, true, true, LARGE,
+		    "an MMU notifier offers the lock too seldom or too often");
+	check_batch(unmap_step, level, true, false, 512 * PAGE_SIZE,
+		    "an unmap offers the lock too seldom or too often");
+	for (level = KVM_PGTABLE_MIN_BLOCK_LEVEL; level < KVM_PGTABLE_LAST_LEVEL; level++)
+		check_batch(unmap_step, level, false, false, kvm_granule_size(level),
+			    "an unmap cleans more than a block before it offers the lock");
 }
 
 int main(int argc, char **argv)
 {
 	arena = aligned_alloc(PAGE_SIZE, ARENA_PAGES * PAGE_SIZE);
-	for (seed = 1; seed <= atol(argv[1]); seed++) {
+	check_batches();
+	/* What the CPU may keep is the same for all sizes of pages. */
+	for (seed = 1; PAGE_SHIFT == 12 && seed <= atol(argv[1]); seed++) {
 		has_fwb = seed & 1;
 		has_range = seed & 2;
 		host_ops = seed & 4;

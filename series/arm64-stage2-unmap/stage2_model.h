@@ -19,16 +19,19 @@ typedef int8_t s8;
 typedef u64 phys_addr_t;
 typedef u64 kvm_pfn_t;
 
-#define PAGE_SHIFT	12
+/* PAGE_SHIFT comes from the compiler's command line */
 #define PAGE_SIZE	(1ul << PAGE_SHIFT)
 #define PAGE_MASK	(~(PAGE_SIZE - 1))
-#define PTRS_PER_PTE	512
+#define PTRS_PER_PTE	(1 << (PAGE_SHIFT - 3))
+#if PAGE_SHIFT == 12
 #define CONFIG_ARM64_4K_PAGES 1
+#endif
 #define ARM64_HW_PGTABLE_LEVEL_SHIFT(level)	((PAGE_SHIFT - 3) * (4 - (level)) + 3)
 #define PMD_SIZE	(1ul << 21)
 #define SZ_512K		0x80000ul
 #define SZ_1M		0x100000ul
 #define SZ_2M		0x200000ul
+#define SZ_512M		0x20000000ul
 #define SZ_1G		0x40000000ul
 
 #define __rcu
@@ -77,6 +80,12 @@ struct kvm_s2_mmu {
 	struct kvm_mmu_memory_cache split_page_cache;
 	u64 vtcr;
 };
+/* Of struct kvm what the questions whether to stop are about; there is one VM */
+struct kvm { bool mmu_lock, mmu_invalidate_in_progress; };
+extern struct kvm vm;
+#define kvm_s2_mmu_to_kvm(mmu)	(&vm)
+#define rwlock_needbreak(lock)	(*(lock))
+#define need_resched()		false
 
 enum { ARM64_HAS_STAGE2_FWB, ARM64_HAS_XNX, ARM64_KVM_HVHE };
 extern bool has_fwb, has_range;

@@ -42,7 +42,7 @@ def command_of(test):
 
 def job_of(tests):
     """The shell script that runs the tests one after the other, each between two marks."""
-    lines = ['#!/bin/sh', 'cd /tmp', PLAIN]
+    lines = ['#!/bin/sh', 'cd /tmp', PLAIN, '[ ! -e /job/keep_vm ] || /job/keep_vm']
     for number, test in enumerate(tests):
         # the end on a line of its own even after output that does not end in one
         lines += [f'echo "## begin {number}"', command_of(test),

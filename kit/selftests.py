@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Builds selftests statically for a guest."""
 from kit import apt, topics
-from kit.common import BUILD, die, load_machine, output, step
+from kit.common import BUILD, GUEST, die, load_machine, output, step
 from kit.trees import Lock, make, root, source, source_arch, stamp_of, state
 
 BELOW = 'tools/testing/selftests'
@@ -107,3 +107,12 @@ def build(arch, tree, programs, suites=()):
         if not file.exists():
             die(f'{program} was not built: is it in its Makefile?')
     return files
+
+
+def keep_vm(arch):
+    """The program that runs beside the tests."""
+    folder = BUILD / 'keep_vm' / arch
+    with Lock(folder):
+        step(None, [f'{load_machine(arch)["cross_compile"]}gcc', '-O2', '-Wall', '-static',
+                    '-o', folder / 'keep_vm', GUEST / 'keep_vm.c'])
+    return folder / 'keep_vm'

@@ -11,7 +11,7 @@ import random
 import re
 from pathlib import Path
 
-from kit import build, console, guest, races, report, soak_record, table
+from kit import build, console, guest, races, report, selftests, soak_record, table
 from kit.common import TOP, archs, die, load_machine, number, say, shown, step
 from kit.config import CONFIGS
 from kit.qemu import Options
@@ -119,7 +119,7 @@ def run(arch, flavour, minutes, seed, names):
     if flavour == 'kcsan':
         changed = races.changed_functions(arch, flavour)
         options.splats.append(races.elsewhere(changed))
-    files = [program(arch, name) for name in names]
+    files = [*(program(arch, name) for name in names), selftests.keep_vm(arch)]
     say(f'soak: {arch} {flavour}, {minutes} minute(s), SEED={seed}')
     ended = guest.run_guest(arch, image, report.job_of(tests), files, options,
                             name=f'soak-{arch}-{flavour}', on_line=results.line)

@@ -64,7 +64,8 @@ def prepare(boot):
     """Builds what the boot needs: (image, the tests' programs)."""
     image = build.build(boot['arch'], boot['flavour'], 'patched')
     programs = sorted({test['program'] for test in boot['test'] if 'program' in test})
-    return image, list(selftests.build(boot['arch'], 'patched', programs).values())
+    files = selftests.build(boot['arch'], 'patched', programs).values()
+    return image, [*files, selftests.keep_vm(boot['arch'])]
 
 
 def run_boot(boot, image, files):

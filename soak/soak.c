@@ -66,6 +66,7 @@ static struct {
 	const char *word, *skip;
 } results[64];
 static int nr_results;
+static unsigned long tables_before;	/* of a VM that was there before */
 
 struct shared *shared;
 static __thread uint64_t state;
@@ -361,7 +362,7 @@ static void check_left(bool devices, bool ended)
 		empty = remove_cgroups();
 		count = pinned_pages();
 		huge = huge_pages_in_use();
-		tables = stage2_tables(devices);
+		tables = stage2_tables(devices) - tables_before;
 	} while ((!empty || count || huge || tables) && now() < late && !usleep(500000));
 	if (shared->cgroups)
 		result(empty, "nobody is left in a cgroup");
@@ -431,6 +432,7 @@ static void prepare(uint64_t seed, int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	share(seed);
+	tables_before = stage2_tables(argc);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* At the end alone: it takes what has only moved for lost */
 	write_text(KMEMLEAK, "scan=off");

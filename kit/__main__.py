@@ -20,7 +20,8 @@ VERBS = {
     'soak': Verb('soak', 'main', 'MINUTES ARCH FLAVOUR SEED', 'series'),
     'differ': Verb('differ', 'main', 'CALLS IOMMU SEED', 'series'),
     'bench': Verb('bench', 'main', 'TOPIC PART RUNS ROUNDS FULL', 'series'),
-    'check': Verb('checks', 'main', 'LINUX CHECK FULL', 'series'),
+    # it makes linux/ itself, beside its first checks
+    'check': Verb('checks', 'main', 'LINUX CHECK FULL'),
     'mail': Verb('mail', 'main', 'LINUX TOPIC TO SEND', 'series'),
     'tree': Verb('tree', 'main', 'LINUX', 'base'),
     'export': Verb('export', 'main'),
@@ -50,17 +51,12 @@ def check_variables(name, verb):
 
 def prepare(name, verb):
     """Packages, linux/, and the user's own tree."""
-    if not verb.needs or os.environ.get('KIT_NO_SETUP'):
+    if not verb.needs:
         return
-    from kit import base, deps, own, tree
-    deps.main(name)
-    path = os.environ.get('LINUX') or None
+    from kit import prepare as needed
+    needed.packages(name)
     # of mail LINUX= is where the base's tag is looked up
-    base.main(path if verb.needs == 'base' or name == 'check' else None)
-    if verb.needs != 'base':
-        tree.main(keep=True)
-    if verb.needs == 'own' and own.given():
-        own.use()
+    needed.trees(verb.needs, os.environ.get('LINUX') if verb.needs == 'base' else None)
 
 
 def main():

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The series as files (series/) and as branches (linux/), and the base it stands on (BASE)."""
+import functools
 import hashlib
 import re
 import shutil
 from pathlib import Path
 
 from kit.common import BUILD, LINUX, SERIES, TOP, Progress, die, say
-from kit.git import git, sparse_worktree
+from kit.git import git, remove, sparse_worktree
 from kit.topics import order
 
 # Kept by `tree` and `export`: what linux/ and series/ were when they last were the same
@@ -395,3 +396,13 @@ def apply(folder, names=None):
         tips[topic] = git('rev-parse', 'HEAD', cwd=folder).strip()
     progress.done(f'({len(patches)} patches)')
     return tips
+
+
+@functools.cache
+def applied():
+    """{topic: commit} of all of series/, applied from scratch by whoever asks first."""
+    folder = BUILD / 'apply.tmp'
+    try:
+        return apply(folder)
+    finally:
+        remove(folder)

@@ -4,9 +4,9 @@
 `make tree` insists: it is an error when linux/ holds work that series/ does not. What run, test and
 other verbs stand on (keep) leaves such a linux/ as it is and says so.
 """
-from kit.common import BUILD, LINUX, die, say
-from kit.git import git, remove
-from kit.series import MADE, apply, corresponds, load_state, own_work, save_state, uncommitted
+from kit.common import LINUX, die, say
+from kit.git import git
+from kit.series import MADE, applied, corresponds, load_state, own_work, save_state, uncommitted
 from kit.topics import order
 
 
@@ -30,11 +30,7 @@ def main(keep=False):
             say(f'tree: linux/ is used as it is: {work}')
             return
         die(work)
-    folder = BUILD / 'tree.tmp'
-    try:
-        tips = apply(folder)
-    finally:
-        remove(folder)
+    tips = applied()
     # nothing of linux/ is lost by this: own_work() found all of it in series/ as it was, and git
     # refuses to overwrite files. If this is killed on the way, the commits are known.
     git('update-ref', MADE, tips[last])

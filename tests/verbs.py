@@ -284,7 +284,7 @@ class Verbs(unittest.TestCase):
         before = self.state()
         self.bad('tree', says='0002-a-second.patch ("a: second") of topic one does not apply')
         self.assertEqual(self.state(), before)
-        self.assertFalse((self.top / 'build/tree.tmp').exists())
+        self.assertFalse((self.top / 'build/apply.tmp').exists())
 
     def test_uncommitted_work_is_not_lost(self):
         self.two_topics()

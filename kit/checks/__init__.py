@@ -3,7 +3,7 @@
 
 CHECK='words' runs the checks whose name has one of the words in it. Those that read, one thread
 most of the time, run beside those that compile, which wait for git, make and the linker, and these
-beside those of other architectures.
+beside those of other architectures. Those that need no linux/ run while it is made.
 """
 import functools
 import os
@@ -11,14 +11,19 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from kit import prepare
 from kit.checks import compiling, files, mailed, pages, patches
 from kit.checks.common import GENERIC, WORK, Failed, Skipped
 from kit.common import INTERRUPTED, LINUX, TERMINATED, archs, die, end_children
 
-# lanes: one that reads, one that compiles for each architecture; each in the order they run
-READING = {
+# lanes: of this repository alone, one that reads, one that compiles for each architecture; each in
+# the order they run
+OWN = {
     'python': files.python, 'shell': files.shell, 'contents': files.contents,
-    'tables': files.tables, 'own-tests': files.own_tests, 'models': files.models,
+    'tables': files.tables, 'own-tests-verbs': files.own_tests_of_verbs,
+}
+READING = {
+    'own-tests': files.own_tests, 'models': files.models,
     'applies': patches.applies, 'round-trip': patches.round_trip, 'plain-am': patches.plain_am,
     'checkpatch': patches.checkpatched, 'kernel-doc': pages.kernel_doc, 'docs': pages.docs,
     'spelling': patches.spelling, 'maintainers': patches.maintainers, 'binding': patches.binding,
@@ -35,7 +40,7 @@ def compiling_lane(arch):
 
 
 # the longest comes last: the thread that signals come to runs it, and shows how it goes on
-LANES = [READING, *map(compiling_lane, sorted(archs(), key=GENERIC.__eq__))]
+LANES = [OWN, READING, *map(compiling_lane, sorted(archs(), key=GENERIC.__eq__))]
 CHECKS = {name: check for lane in LANES for name, check in lane.items()}
 
 
@@ -76,10 +81,13 @@ def give_way(names):
 
 def run(chosen):
     """{name: word}: the lanes side by side."""
-    *others, last = [[name for name in lane if name in chosen] for lane in LANES]
+    own, *others, last = [[name for name in lane if name in chosen] for lane in LANES]
     with ThreadPoolExecutor(len(LANES)) as pool:
         try:
-            beside = [pool.submit(give_way, lane) for lane in others]
+            beside = [pool.submit(give_way, own)]
+            if any(others) or last:
+                linux()
+            beside += [pool.submit(give_way, lane) for lane in others]
             words = run_lane(last)
             for each in beside:
                 words |= each.result()
@@ -90,13 +98,19 @@ def run(chosen):
             os._exit(getattr(error, 'code', INTERRUPTED))
 
 
+def linux():
+    """linux/ as series/ describes it."""
+    prepare.trees('series', os.environ.get('LINUX'))
+    if not (LINUX / '.git').exists():
+        die('no linux/ here: make check')
+
+
 def main():
     words = os.environ.get('CHECK', '').split()
     chosen = {name for name in CHECKS if not words or any(word in name for word in words)}
     if not chosen:
         die(f'no check of that name (there are: {" ".join(CHECKS)})')
-    if not (LINUX / '.git').exists():
-        die('no linux/ here: make check')
+    prepare.packages('check')
     WORK.mkdir(parents=True, exist_ok=True)
     found = run(chosen)
     failed = [name for name in CHECKS if found.get(name) == 'failed']

@@ -9,8 +9,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from kit.common import BUILD, archs
-from kit.git import git, remove, whole_worktree
-from kit.series import apply, patch_files, touched
+from kit.git import git, whole_worktree
+from kit.series import applied, patch_files, touched
 from kit.topics import order
 
 WORK = BUILD / 'check'               # what the checks write down
@@ -31,13 +31,10 @@ class Series:
     """series/ applied from scratch: the commits."""
 
     def __init__(self):
-        folder = BUILD / 'check.tmp'
         try:
-            self.tips = apply(folder)
+            self.tips = applied()
         except SystemExit as error:
             raise Failed('series/ does not apply') from error
-        finally:
-            remove(folder)
         self.last = list(self.tips.values())[-1]
         self.files = touched('base', self.last)
         self.new = touched('base', self.last, '--diff-filter=A')
@@ -61,14 +58,14 @@ class Series:
 
 
 @functools.cache
-def applied():
+def of_linux():
     return Series()
 
 
 def series():
-    """Applied once, by whichever check asks first."""
+    """Looked at once, by whichever check asks first."""
     with ONE_AT_A_TIME:
-        return applied()
+        return of_linux()
 
 
 def need_patches():

@@ -84,7 +84,7 @@ def spelling():
         (folder / name).write_text(text, errors='replace')
     # EXTRAVERSION is the kernel's
     done = output(
-        ['codespell', '--check-hidden', '--ignore-words-list=extraversion', '.'],
+        ['codespell', '--check-hidden', '--ignore-words-list=extraversion,nd', '.'],
         cwd=folder,
         env={'HOME': folder},
         check=False,

@@ -30,7 +30,7 @@ def there(test):
 
 
 def plan():
-    """The boots that were asked for."""
+    """The boots that were asked for, first those on debug kernels, which take longest."""
     arch, flavour, pattern = (os.environ.get(name, '') for name in ('ARCH', 'FLAVOUR', 'TEST'))
     machine = {'iommu': os.environ.get('IOMMU'), 'cpus': number('CPUS')}
     planned = boots.chosen(arch, flavour, pattern, flag('FULL'),
@@ -41,7 +41,8 @@ def plan():
             say(f'test: this tree has not: {" ".join(sorted(missing))}')
         planned = [{**boot, 'test': [test for test in boot['test'] if test['name'] not in missing]}
                    for boot in planned]
-    return [boot for boot in planned if boot['test']]
+    return sorted((boot for boot in planned if boot['test']),
+                  key=lambda boot: not boot['flavour'].startswith('debug'))
 
 
 def soaked():
@@ -103,7 +104,6 @@ def run_all(planned, soaks, pool):
     need is built meanwhile; those that measure what CPUs they get come last, one after the other.
     """
     alone = [boot for boot in planned if boot.get('alone')]
-    # what takes longest first
     running = [pool.submit(run_soak, arch) for arch in soaks]
     running += [pool.submit(lambda boot: run_boot(boot, *prepare(boot)), boot)
                 for boot in planned if not boot.get('alone')]

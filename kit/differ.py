@@ -18,10 +18,24 @@ from kit.qemu import Options
 from kit.report import closing
 
 # kernels with tracepoints: the IOMMU's tell what is mapped
-FLAVOURS = {'x86_64': 'trace', 'arm64': 'plain'}
+FLAVOURS = {'x86_64': 'trace+dax', 'arm64': 'plain'}
+# memory of the guest's that it takes for a persistent one's
+APPENDS = {'x86_64': ' memmap=64M!2G', 'arm64': ''}
 IOMMUS = (('x86_64', 'intel'), ('x86_64', 'amd'), ('x86_64', 'virtio'), ('arm64', 'smmuv3'))
+# what `ndctl create-namespace -m devdax` does; type1 never unpins such pages, on the base either
+DAX = '''
+pmem=/sys/bus/nd/devices/dax0.0
+echo namespace0.0 > /sys/bus/nd/drivers/nd_pmem/unbind
+echo 2097152 > $pmem/align
+cat /proc/sys/kernel/random/uuid > $pmem/uuid
+echo ram > $pmem/mode
+echo namespace0.0 > $pmem/namespace
+echo dax0.0 > /sys/bus/nd/drivers/dax_pmem/bind
+[ -c /dev/dax0.0 ]
+'''
 JOB = '''#!/bin/sh
 set -e
+{dax}
 device=/sys/bus/pci/devices/$BDF
 random_maps type1 /dev/vfio/$(basename $(readlink $device/iommu_group)) {calls} {seed}
 random_maps iommufd /dev/vfio/devices/$(ls $device/vfio-dev) {calls} {seed}
@@ -30,8 +44,8 @@ random_maps iommufd /dev/vfio/devices/$(ls $device/vfio-dev) {calls} {seed}
 
 def told(tree, arch, iommu, job, image, file):
     """The lines that the calls have printed on a kernel."""
-    options = Options(cpus=2, memory='3G', iommu=iommu, append='hugepagesz=2M hugepages=192',
-                      devices=['igb'])
+    options = Options(cpus=2, memory='3G', iommu=iommu, devices=['igb'],
+                      append=f'hugepagesz=2M hugepages=192{APPENDS[arch]}')
     options.limits.silence, options.limits.total = 900, 7200
     ended = guest.run_guest(arch, image, job, [file], options, name=f'differ-{iommu}-{tree}',
                             what=f'{iommu}, {tree}')
@@ -55,7 +69,7 @@ def differ(arch, iommu, calls, seed, pool):
     """One IOMMU's row, results printed."""
     file = soak.program(arch, 'random_maps')
     images = [build.build(arch, FLAVOURS[arch], tree) for tree in TREES]
-    job = JOB.format(calls=calls, seed=seed)
+    job = JOB.format(calls=calls, seed=seed, dax=DAX if APPENDS[arch] else '')
     base, patched = pool.map(lambda tree, image: told(tree, arch, iommu, job, image, file),
                              TREES, images)
     if not base:

@@ -34,7 +34,8 @@
 #include "leaves.h"
 
 #define PART (40UL * MIB)
-#define MEMORY (4 * PART)	/* 4K, THP, memfd and hugetlb, with holes */
+#define MEMORY (5 * PART)	/* 4K, THP, memfd, hugetlb and DAX, with holes */
+#define DAX "/dev/dax0.0"
 #define THREADED (128 * MIB)	/* what several threads map */
 #define KEPT 64
 
@@ -311,11 +312,12 @@ static int unmap(struct range range, uint64_t *size)
 
 static char *memory(void)
 {
-	int memfd = memfd_create("random_maps", 0);
+	/* Without such a device all of it is a file's */
+	int memfd = memfd_create("random_maps", 0), dax = open(DAX, O_RDWR);
 	char *at = mmap(NULL, MEMORY + 2 * MIB, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (at == MAP_FAILED || memfd < 0 || ftruncate(memfd, PART))
+	if (at == MAP_FAILED || memfd < 0 || ftruncate(memfd, 2 * PART))
 		err(1, "memory");
 	at = (char *)(((uintptr_t)at + 2 * MIB - 1) & ~(2 * MIB - 1));
 	madvise(at, PART, MADV_NOHUGEPAGE);
@@ -323,7 +325,9 @@ static char *memory(void)
 	if (mmap(at + 2 * PART, PART, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd,
 		 0) == MAP_FAILED ||
 	    mmap(at + 3 * PART, PART, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS |
-		 MAP_FIXED | MAP_HUGETLB, -1, 0) == MAP_FAILED)
+		 MAP_FIXED | MAP_HUGETLB, -1, 0) == MAP_FAILED ||
+	    mmap(at + 4 * PART, PART, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		 dax < 0 ? memfd : dax, dax < 0 ? PART : 0) == MAP_FAILED)
 		err(1, "memory");
 	/* Every other page first, so that no two of them are contiguous */
 	for (size_t odd = 0; odd < 2; odd++)

@@ -98,7 +98,7 @@ def run(header, code, seeds):
 
 
 def main():
-    seeds = sys.argv[1] if len(sys.argv) > 1 else '40'
+    seeds = sys.argv[1] if len(sys.argv) > 1 else '20'
     header, code = source()
     status, said = run(header, code, seeds)
     print(said)

@@ -397,11 +397,25 @@ static void check_batch(int (*step)(u64 *, u64), s8 level, bool fwb, bool notifi
 	end();
 }
 
+/* Nobody gets it for memory that is not mapped */
+static void check_absent(void)
+{
+	u64 addr = 0;
+
+	has_fwb = true;
+	vm.mmu_lock = true;
+	begin();
+	if (wrprotect_step(&addr, SPACE) || addr < SPACE)
+		fail("write protection offers the lock for what is not mapped");
+	end();
+}
+
 static void check_batches(void)
 {
 	s8 level;
 
 	seed = 0;
+	check_absent();
 	for (level = KVM_PGTABLE_MIN_BLOCK_LEVEL; level <= KVM_PGTABLE_LAST_LEVEL; level++)
 		check_batch(wrprotect_step, level, true, false, LARGE,
 			    "write protection offers the lock too seldom or too often");

@@ -9,7 +9,8 @@ import importlib.util
 from kit.common import SERIES, check_keys, die, read_toml, shown
 
 KEYS = {'after', 'suites', 'programs', 'config', 'boot', 'compile'}
-COMPILE = {'name', 'arch', 'kernel_arch', 'compiler', 'symbols', 'without', 'also', 'full'}
+COMPILE = {'name', 'arch', 'kernel_arch', 'cross_compile', 'compiler', 'symbols', 'without', 'also',
+           'full'}
 
 
 def order():
@@ -82,7 +83,7 @@ def compiled():
             check_keys(where, one, COMPILE)
             whole = merged.setdefault(one['name'], {
                 **one, 'symbols': {}, 'without': [], 'also': [], 'topics': []})
-            for key in ('arch', 'kernel_arch', 'compiler', 'full'):
+            for key in ('arch', 'kernel_arch', 'cross_compile', 'compiler', 'full'):
                 if whole.get(key) != one.get(key):
                     die(f'{where}: another topic says {key} = {whole.get(key)}')
             for symbol, value in symbols(one['symbols']).items():

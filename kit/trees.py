@@ -62,8 +62,8 @@ def make(machine, folder, src, *goals):
 
 
 def source_arch(machine):
-    """The folder of arch/; ARCH=x86_64 is a name for x86."""
-    return {'x86_64': 'x86'}.get(machine['kernel_arch'], machine['kernel_arch'])
+    """The folder of arch/; ARCH=x86_64 and ARCH=i386 are names for x86."""
+    return {'x86_64': 'x86', 'i386': 'x86'}.get(machine['kernel_arch'], machine['kernel_arch'])
 
 
 def release(tree):

@@ -103,11 +103,12 @@ def new_lines(base, tip):
 
 
 def arch_of(path):
-    """The architecture whose build has this file."""
+    """The architecture whose build has this file; of one that is no guest's, its name."""
     for arch in archs():
-        if path.startswith((f'arch/{arch}/', f'tools/testing/selftests/{arch}/')):
+        if path.startswith(f'tools/testing/selftests/{arch}/'):
             return arch
-    return GENERIC
+    folder = path.split('/')[1] if path.startswith('arch/') else 'x86'
+    return GENERIC if folder == 'x86' else folder
 
 
 def remember(*what):

@@ -76,7 +76,7 @@ def subject(commit):
 
 def archs_of(topic):
     """Generic code too has to build where its topic belongs."""
-    return sorted({GENERIC, *map(arch_of, series().topic_files[topic])})
+    return sorted({GENERIC, *map(arch_of, series().topic_files[topic])} & set(archs()))
 
 
 def header_name(path):
@@ -212,10 +212,15 @@ def warnings(arch):
         raise Failed('\n'.join(new))
 
 
+def machine_of(config):
+    """The guest's, but for what the configuration says."""
+    return {**load_machine(config['arch']), **config}
+
+
 def compile_touched(config, commit, files):
     """(exit status, findings, log) of these files of the commit in a small configuration."""
     arch = config['arch']
-    name, machine, src = config['name'], {**load_machine(arch), **config}, linux_of(arch)
+    name, machine, src = config['name'], machine_of(config), linux_of(arch)
     checkout(commit, src)
     # one folder for all configurations of a compiler: the kernel's own tools are built once
     suffix = f'-{config["compiler"]}' if 'compiler' in config else ''
@@ -271,7 +276,8 @@ def files_for(config):
     touched_files = [path for topic in config['topics'] for path in series().topic_files[topic]]
     return [path for path in dict.fromkeys(series().kernel_files(touched_files))
             if not path.startswith(tuple(config['without']))
-            and (not path.startswith('arch/') or arch_of(path) == config['arch'])]
+            and (not path.startswith('arch/')
+                 or path.startswith(f'arch/{source_arch(machine_of(config))}/'))]
 
 
 def commits_for(config):
@@ -290,7 +296,7 @@ def small(arch):
     if not wanted:
         raise Skipped(f'no topic has one for {arch}')
     for config in wanted:
-        compiler = config.get('compiler') or f'{load_machine(config["arch"])["cross_compile"]}gcc'
+        compiler = config.get('compiler') or f'{machine_of(config)["cross_compile"]}gcc'
         if not shutil.which(compiler):
             raise Failed(f'{compiler} is missing (make deps FULL=1)')
         version = output([compiler, '--version'])

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The mark of lockless page-table walks for Spin. P1 walks twice; in between it may be interrupted
- * for another updater, which takes its mark away. P0 detaches the page table and waits only if it
+ * for another updater, which takes its mark away. Or the second walk is an NMI's that comes before
+ * the barrier of the first. P0 detaches the page table and waits only if it
  * finds the mark. Each CPU takes its accesses in any order that barriers, acquire, release and
  * dependencies leave; with two CPUs it makes no difference when a store reaches whom.
  *
- * mark_model.py runs it; by hand, with an error for any of -DMB=0 -DUMB=0 -DACQ=0 -DREL=0 -DSET=0:
+ * mark_model.py runs it; by hand, with an error for any of -DMB=0 -DUMB=0 -DACQ=0 -DREL=0 -DSET=0 -DORD=0:
  *     spin -a mark_model.pml && cc -o pan pan.c && ./pan
  */
 #ifndef MB
@@ -23,8 +24,11 @@
 #ifndef SET
 #define SET 1	/* a walk after the interrupt sets the mark again */
 #endif
+#ifndef ORD
+#define ORD 1	/* an NMI between the mark and its barrier has a barrier of its own */
+#endif
 byte entry = 1, mark, used1, used2, reused;
-bool was_marked, interrupted;		/* chosen at the start */
+bool was_marked, interrupted, nmi;	/* chosen at the start */
 byte m = 9, u1, u2;			/* what P0 reads */
 byte e1, e2, r1, r2;			/* what the walks of P1 read */
 bool a, b, c, d, f;
@@ -32,7 +36,7 @@ bool s1, le1, lr1, st1, cl, s2, le2, lr2, st2;
 
 /* Is the walk's own setting of the mark, if there is one, done? */
 #define FIRST	(was_marked || !MB || s1)
-#define SECOND	(FIRST && (!interrupted || !SET || !MB || s2))
+#define SECOND	(nmi -> (!ORD || FIRST) : (FIRST && (!interrupted || !SET || !MB || s2)))
 #define WALK1	(le1 && lr1 && st1)
 #define MARKED1	(was_marked || s1)
 
@@ -63,7 +67,7 @@ proctype P1() {
 }
 init {
 	if :: was_marked = true; mark = 1 :: skip fi;
-	if :: interrupted = true :: skip fi;
+	if :: interrupted = true :: nmi = !was_marked :: skip fi;
 	atomic { run P0(); run P1() }
 	(_nr_pr == 1);
 	assert(!(m == 0 && e1 == 1 && (u1 == 0 || r1 == 1)));

@@ -20,16 +20,19 @@ COMMENT = re.compile(r'/\*.*?\*/', re.S)
 # what the model takes for granted, and where the code has it: {name: (what, file, pattern)}
 PARTS = {
     'MB': ('a full barrier between the mark and the first load of a walk', WALK,
-           r'set_this_lockless_walk_mark\(\);\s*smp_mb\(\);'),
+           r'set_this_lockless_walk_mark\(LOCKLESS_WALK_MARKED\);\s*smp_mb\(\);'),
     'UMB': ('a full barrier before the updater reads the marks', GATHER,
             r'smp_mb\(\);\s*on_each_cpu_cond\(tlb_remove_table_cpu_may_walk'),
     'ACQ': ('a barrier after it has read them', GATHER,
             r'on_each_cpu_cond\(tlb_remove_table_cpu_may_walk[^;]*;\s*'
            r'#ifdef CONFIG_ARCH_HAS_LOCKLESS_WALK_MARK\s*smp_mb\(\);'),
     'REL': ('the release with which the interrupt takes a mark away', GATHER,
-            r'smp_store_release\(lockless_walk_mark_of\([^;]*, false\);'),
+            r'smp_store_release\(lockless_walk_mark_of\([^;]*, 0\);'),
     'SET': ('the mark that a walk sets again after the interrupt', WALK,
-            r'!this_lockless_walk_mark\(\)\)\) \{\s*set_this_lockless_walk_mark'),
+            r'this_lockless_walk_mark\(\)[^;]*\{\s*set_this_lockless_walk_mark'),
+    'ORD': ('a barrier of its own for an NMI that walks before that of the walk', WALK,
+            r'!\(this_lockless_walk_mark\(\) & LOCKLESS_WALK_ORDERED\)[^}]*'
+            r'smp_mb\(\);\s*set_this_lockless_walk_mark\(LOCKLESS_WALK_ORDERED\);'),
 }
 
 

@@ -30,7 +30,7 @@ VERBS = {'tree': (GIT, False), 'export': (GIT, False), 'mail': (MAIL, False), 'r
 def missing(verb, archs):
     """(packages, QEMU packages) that are not there."""
     wanted, qemu = dict(VERBS[verb][0]), []
-    if flag('FULL') and verb == 'check':    # the small configurations' compilers
+    if flag('FULL') and verb in ('check', 'deps'):    # the small configurations' compilers
         wanted.update({'clang-19': 'clang-19', 'gcc-riscv64-linux-gnu': 'riscv64-linux-gnu-gcc'})
     for machine in map(load_machine, archs):
         if not host_is(machine):

@@ -50,6 +50,5 @@ deps:    ## the Debian packages that are missing, installed (as root) or named [
 	@sh kit/start.sh deps
 
 clean:    ## build/ deleted; linux/ stays
-	@git -C linux worktree list --porcelain 2>/dev/null | sed -n 's/^worktree //p' | grep "^$(CURDIR)/build/" | xargs -r rm -rf
 	@rm -rf build
 	@git -C linux worktree prune 2>/dev/null || true

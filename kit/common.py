@@ -19,9 +19,12 @@ SERIES = TOP / 'series'
 GUEST = TOP / 'guest'
 
 
-# a terminated verb takes what it started with it, as an interrupted one does
+# a terminated verb takes what it started with it, as an interrupted one does, and so does one whose
+# terminal is closed, unless it was told to go on (nohup)
 TERMINATED, INTERRUPTED = 143, 130    # what a shell says of them
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+for ends in (signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(ends) != signal.SIG_IGN:
+        signal.signal(ends, lambda *_: sys.exit(TERMINATED))
 
 
 # the verb, set by __main__: what an error begins with

@@ -238,6 +238,7 @@ def busy():
         ('MERGE_HEAD', 'git merge'),
         ('CHERRY_PICK_HEAD', 'git cherry-pick'),
         ('REVERT_HEAD', 'git revert'),
+        ('BISECT_LOG', 'git bisect'),
     ):
         if (LINUX / '.git' / name).exists():
             return words

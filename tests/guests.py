@@ -618,13 +618,19 @@ class Checks(unittest.TestCase):
         self.assertEqual(done.stdout.splitlines()[-1], "{'c': 'failed', 'r': 'passed'}", done)
 
     def test_a_signal_ends_both_lanes(self):
+        self.ends_both_lanes('SIGTERM')
+
+    def test_a_closed_terminal_ends_both_lanes(self):
+        self.ends_both_lanes('SIGHUP')
+
+    def ends_both_lanes(self, name):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, 'pid')
             done = self.lanes(
                 f'common.output(["sh", "-c", "echo $$ >{file}.new; mv {file}.new {file};'
                 f' exec sleep 60"])',
                 f'while not os.path.exists("{file}"): time.sleep(0.1)\n'
-                '    os.kill(os.getpid(), signal.SIGTERM); time.sleep(20)')
+                f'    os.kill(os.getpid(), signal.{name}); time.sleep(20)')
             self.assertEqual(done.returncode, TERMINATED, done)
             child = Path('/proc', file.read_text().strip(), 'cmdline')
         # it was sent its signal: a busy machine takes a while to end it

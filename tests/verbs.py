@@ -514,6 +514,28 @@ class Verbs(unittest.TestCase):
         self.bad('export', says='LINUX= means nothing to export', LINUX='/x')
         self.bad('test', says='BASE= goes with LINUX=', BASE='v7.3.4')
 
+    def test_clean_in_a_folder_with_a_space(self):
+        self.repository('my work/repository')
+        shutil.copy(TOP / 'Makefile', self.top)
+        (self.work / 'my').mkdir()
+        self.linux.mkdir()
+        self.git('init', '-q')
+        self.commit('a', '', 'a\n', 'a')
+        self.git('worktree', 'add', '-q', str(self.top / 'build/base/linux'))
+        done = self.call('make', 'clean')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue((self.work / 'my').exists(), 'make clean: a folder of somebody else')
+        self.assertFalse((self.top / 'build').exists())
+        self.assertEqual(len(self.git('worktree', 'list').splitlines()), 1)
+
+    def test_a_bisect_goes_on(self):
+        self.two_topics()
+        self.git('bisect', 'start', 'two', 'two~1')
+        self.git('checkout', '-q', 'one~1')
+        head = self.git('rev-parse', 'HEAD')
+        self.assertIn('a git bisect is under way', self.good('tree', 'keep'))
+        self.assertEqual(self.git('rev-parse', 'HEAD'), head)
+
     def test_arch_that_is_exported(self):
         shutil.copy(TOP / 'Makefile', self.top)
         done = self.call('make', 'help', ARCH='arm64')

@@ -2,11 +2,12 @@
 /*
  * The mark of lockless page-table walks for Spin. P1 walks twice; in between it may be interrupted
  * for another updater, which takes its mark away. Or the second walk is an NMI's that comes before
- * the barrier of the first. P0 detaches the page table and waits only if it
- * finds the mark. Each CPU takes its accesses in any order that barriers, acquire, release and
- * dependencies leave; with two CPUs it makes no difference when a store reaches whom.
+ * the barrier of the first. P0 detaches the page table and waits only if it finds the mark. Each CPU
+ * takes its accesses in any order that barriers, acquire, release and dependencies leave; with two
+ * CPUs it makes no difference when a store reaches whom.
  *
- * mark_model.py runs it; by hand, with an error for any of -DMB=0 -DUMB=0 -DACQ=0 -DREL=0 -DSET=0 -DORD=0:
+ * mark_model.py runs it; by hand, with an error for any of -DMB=0 -DUMB=0 -DACQ=0 -DREL=0 -DSET=0
+ * -DORD=0:
  *     spin -a mark_model.pml && cc -o pan pan.c && ./pan
  */
 #ifndef MB

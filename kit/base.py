@@ -5,7 +5,6 @@ Sources, in this order: LINUX= (a git tree or an unpacked tree, only read), the
 stable git tree that STABLE_GIT= or `git config series.stable` names, Debian's
 package of the source.
 """
-import fcntl
 import os
 import re
 import shutil
@@ -16,6 +15,7 @@ from kit import apt
 from kit.common import BUILD, LINUX, TOP, die, output, say, step
 from kit.git import COMMITTER, git, git_command, git_env
 from kit.series import base_file, check_sums, mainline, pinned, version_of
+from kit.trees import Lock
 
 TMP = BUILD / 'base.tmp'
 TREE = TMP / 'linux'
@@ -108,7 +108,7 @@ def from_stable(url):
 
 def from_debian():
     name = f'linux-source-{mainline()}'
-    instead = f'give a v{mainline()}.y tree with LINUX=/path'
+    instead = f'make tree LINUX=/path of a v{mainline()}.y tree'
     for program in ('dpkg-deb', 'xz'):
         if not shutil.which(program):
             die(f'no {program} here to unpack {name} with: {instead}')
@@ -187,9 +187,7 @@ def existing(path):
 
 def main(path=None):
     """path: the LINUX= of make, a tree that the base is taken from."""
-    BUILD.mkdir(exist_ok=True)
-    with open(BUILD / 'base.lock', 'w') as lock:    # two makes at once
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with Lock(BUILD / 'base'):    # two makes at once
         if LINUX.exists() or LINUX.is_symlink():
             existing(path)
             return

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What every verb needs: errors, steps with a log and a clock, other programs' output."""
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -9,6 +10,7 @@ import sys
 import threading
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +31,14 @@ for ends in (signal.SIGTERM, signal.SIGHUP):
 
 # the verb, set by __main__: what an error begins with
 program = 'kit'
+
+
+class Held(threading.local):
+    """The thread's locks (kit/trees.py): what it starts holds them on when the verb is killed."""
+    descriptors = ()
+
+
+HELD = Held()
 
 
 def die(message, code=1):
@@ -105,7 +115,7 @@ def step(what, command, log=None, cwd=None, env=None, timeout=None, check=True, 
         try:
             child = subprocess.Popen(command, cwd=cwd, env=environment(env), stdout=out,
                                      stderr=subprocess.STDOUT, stdin=stdin or subprocess.DEVNULL,
-                                     start_new_session=True)
+                                     start_new_session=True, pass_fds=HELD.descriptors)
         except OSError as error:
             die(f'{command[0]}: {error.strerror}')
         start = time.monotonic()
@@ -159,6 +169,40 @@ def end_children():
                 os.kill(int(child), signal.SIGTERM)
 
 
+class Pool(ThreadPoolExecutor):
+    """Threads of a verb. When it ends, by a signal or die(), so does what they have started, for
+    which the executor would wait."""
+
+    def __exit__(self, kind, error, trace):
+        if kind and issubclass(kind, (SystemExit, KeyboardInterrupt)):
+            end_children()
+            sys.stdout.flush()
+            os._exit(getattr(error, 'code', INTERRUPTED))
+        return super().__exit__(kind, error, trace)
+
+
+def container_limit(name, path=Path('/sys/fs/cgroup')):
+    """The numbers in a file of the container's cgroup; None: no limit, no container, cgroup v1."""
+    try:
+        return [int(word) for word in (path / name).read_text().split()]
+    except (OSError, ValueError):
+        return None
+
+
+def host_cpus():
+    """How many CPUs there are for a build or a guest."""
+    allowed = len(os.sched_getaffinity(0))
+    if limit := container_limit('cpu.max'):
+        allowed = min(allowed, -(-limit[0] // limit[1]))
+    return allowed
+
+
+def host_memory():
+    """Bytes of memory that there are for guests."""
+    whole = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+    return min(whole, *(container_limit('memory.max') or [whole]))
+
+
 def shown(path):
     """The path as a reader in the repository would type it."""
     try:
@@ -205,6 +249,16 @@ def number(name, default=None):
     if not text.isdigit() or not int(text):
         die(f'{name}={text}: a number is meant')
     return int(text)
+
+
+def pattern(name):
+    """A regular expression that somebody gave; without one everything is meant."""
+    text = os.environ.get(name, '')
+    try:
+        re.compile(text)
+    except re.error as error:
+        die(f'{name}={text}: {error}')
+    return text
 
 
 def flag(name):

@@ -8,11 +8,10 @@ guest.
 import os
 import random
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 
 from kit import build, guest, soak, soak_record, table
-from kit.common import die, number, say
+from kit.common import Pool, die, number, say
 from kit.measure import TREES
 from kit.qemu import Options
 from kit.report import closing
@@ -89,13 +88,13 @@ def main():
     chosen = [each for each in IOMMUS if wanted in (None, '', each[1])] or \
         die(f'no IOMMU {wanted} (known: {" ".join(iommu for _, iommu in IOMMUS)})')
     say(f'differ: {calls} calls each, SEED={seed}')
-    with ThreadPoolExecutor(2) as pool:
-        rows = [differ(arch, iommu, calls, seed, pool) for arch, iommu in chosen]
-    soak_record.record(rows)
-    table.write()
     counts = Counter()
-    for row in rows:
-        counts['failed'] += row['differences']
-        counts['passed'] += 2 - row['differences']
+    with Pool(2) as pool:
+        for arch, iommu in chosen:
+            row = differ(arch, iommu, calls, seed, pool)
+            soak_record.record([row])
+            table.write()
+            counts['failed'] += row['differences']
+            counts['passed'] += 2 - row['differences']
     print(closing(counts))
     return guest.FAILED if counts['failed'] else guest.OK

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Write series/ from the branches of linux/, and BASE's list of the files they touch."""
 import os
-import shutil
 
 from kit.common import LINUX, SERIES, TOP, die, say
 from kit.git import git
@@ -28,8 +27,7 @@ def main():
     if beyond:
         die(f'linux/ has commits beyond the branch {last} ({beyond[0]}): they belong to no topic; '
             f'git -C linux branch -f {last} HEAD, or a new topic in series/order')
-    folder, names = exported()
-    try:
+    with exported() as (folder, names):
         different = same_bytes(folder, names)
         text = base_text(parts[-1][2])
         if changed := series_changed(different):
@@ -49,8 +47,6 @@ def main():
             put(TOP / 'BASE', text.encode())
             different.append('BASE')
         save_state()
-    finally:
-        shutil.rmtree(folder)
     for name in different:
         say(f'export: {name}')
     files = uncommitted()

@@ -2,6 +2,7 @@
 """git, whatever the user's configuration, and worktrees of linux/."""
 import os
 import shutil
+from pathlib import Path
 
 from kit.common import LINUX, output, step
 
@@ -11,7 +12,8 @@ COMMITTER = {'name': 'v7.3.y series', 'email': 'series@localhost', 'date': '2026
 
 # A user's git configuration must change neither what is applied nor what is exported
 GIT_ENV = {
-    'GIT_CONFIG_GLOBAL': os.devnull,
+    # for what git starts in a tree of another owner's, which reads no -c
+    'GIT_CONFIG_GLOBAL': str(Path(__file__).with_name('gitconfig')),
     'GIT_CONFIG_NOSYSTEM': '1',
     'GIT_ATTR_NOSYSTEM': '1',
     'LC_ALL': 'C.UTF-8',
@@ -20,7 +22,6 @@ GIT_ENV = {
     'GIT_EDITOR': 'false',
 }
 GIT_SET = [
-    'safe.directory=*',
     'core.hooksPath=/dev/null',
     'core.attributesFile=/dev/null',
     'core.excludesFile=/dev/null',
@@ -88,15 +89,26 @@ def remove(folder):
     prune()
 
 
+def whole(folder):
+    """Is it a work tree whose repository is still where it was?"""
+    return (folder / '.git').exists() and not git('cat-file', '-e', 'HEAD^{tree}', cwd=folder,
+                                                  check=False).returncode
+
+
+def check_out(what, folder, commit):
+    """Moves a work tree of ours to the commit, whatever was changed in it."""
+    # of a checkout that was killed
+    lock = git('rev-parse', '--git-path', 'index.lock', cwd=folder).strip()
+    (folder / lock).unlink(missing_ok=True)
+    step(what, git_command('checkout', '-q', '--force', '--detach', commit), cwd=folder,
+         env=git_env())
+
+
 def whole_worktree(what, folder, commit):
     """A worktree with all files of the commit; one that is there is moved to it."""
-    if (folder / '.git').exists():
+    if whole(folder):
         if git('rev-parse', 'HEAD', cwd=folder).strip() != commit:
-            # of a checkout that was killed
-            lock = git('rev-parse', '--git-path', 'index.lock', cwd=folder).strip()
-            (folder / lock).unlink(missing_ok=True)
-            step(f'{what}: checkout', git_command('checkout', '-q', '--force', '--detach', commit),
-                 cwd=folder, env=git_env())
+            check_out(f'{what}: checkout', folder, commit)
         return
     prune()
     shutil.rmtree(folder, ignore_errors=True)

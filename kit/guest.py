@@ -55,12 +55,18 @@ def die_with_parent():
         os._exit(1)
 
 
+def in_use(folder):
+    """Is the program still there that made the folder?"""
+    return Path('/proc', folder.name.rpartition('-')[2].partition('.')[0]).exists()
+
+
 def new_folder(name):
     """A folder for one boot; the oldest ones go."""
     try:
         RESULTS.mkdir(parents=True, exist_ok=True)
         for old in sorted(path for path in RESULTS.iterdir() if path.is_dir())[:-KEPT]:
-            shutil.rmtree(old, ignore_errors=True)
+            if not in_use(old):
+                shutil.rmtree(old, ignore_errors=True)
         folder = RESULTS / f'{datetime.datetime.now():%Y%m%d-%H%M%S}-{name}-{os.getpid()}'
         for number in range(1000):
             try:

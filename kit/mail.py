@@ -14,7 +14,7 @@ from email.header import Header
 from pathlib import Path
 
 from kit import checkpatch, measure, table
-from kit.common import BUILD, LINUX, SERIES, TOP, die, flag, output, say, step
+from kit.common import BUILD, LINUX, SERIES, TOP, die, flag, host_cpus, output, say, step
 from kit.git import git, remove
 from kit.series import apply, corresponds, format_patches, pinned, ranges
 from kit.topics import after, order
@@ -239,7 +239,7 @@ def main():
     for path in patches:
         finish(path, f'{name} <{mail}>')
     only = os.environ.get('TO')
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(host_cpus()) as pool:
         faults = sum(pool.map(lambda path: checkpatch.findings(path, LINUX), patches), [])
         found = [([only], [])] * len(patches) if only else list(pool.map(recipients, patches))
     for line in faults:

@@ -20,6 +20,7 @@ import hashlib
 import json
 import re
 import statistics
+import threading
 import time
 from pathlib import Path
 
@@ -35,7 +36,7 @@ class Journal:
     """The boots of a `make bench` that has not ended: the next one goes on after them."""
 
     def __init__(self, path):
-        self.path = path
+        self.path, self.lock = path, threading.Lock()
         self.boots = {}
         for line in path.read_text().splitlines() if path.exists() else []:
             with contextlib.suppress(ValueError):    # half a line, of one that was killed
@@ -44,7 +45,7 @@ class Journal:
 
     def add(self, key, figures):
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, 'a', encoding='ascii') as file:
+        with self.lock, open(self.path, 'a', encoding='ascii') as file:
             file.write(json.dumps([key, figures]) + '\n')
 
     def end(self):

@@ -9,8 +9,8 @@ import re
 import shutil
 from pathlib import Path
 
-from kit.common import BUILD, die, say, step
-from kit.git import git, git_command, git_env
+from kit.common import BUILD, die, say
+from kit.git import check_out, git, whole
 from kit.series import mainline, version_of
 from kit.trees import ROOTS, state
 
@@ -40,7 +40,7 @@ def merge_base(path):
 
 def clone(path, folder, commit):
     """The commit in a clone that shares the user's objects."""
-    if not (folder / '.git').exists():
+    if not whole(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         git('clone', '-q', '--shared', '--no-checkout', path, folder, cwd=path)
@@ -48,9 +48,7 @@ def clone(path, folder, commit):
     git('fetch', '-q', 'origin', '+HEAD:refs/own/head', cwd=folder)
     if git('rev-parse', 'HEAD', cwd=folder).strip() != commit \
             or not (folder / 'Makefile').exists():
-        step(f'check out {commit[:12]} of {path}',
-             git_command('checkout', '-q', '--force', '--detach', commit), cwd=folder,
-             env=git_env())
+        check_out(f'check out {commit[:12]} of {path}', folder, commit)
 
 
 def copy_uncommitted(path, folder):

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """QEMU: its command line for a guest, its version, and whether KVM can be used."""
 import dataclasses
-import os
 import platform
 import re
 import shutil
 import subprocess
 
-from kit.common import check_keys, die
+from kit.common import check_keys, die, host_cpus
 
 NEEDED = (8, 2)    # the first with igb
 
@@ -61,10 +60,14 @@ def need(machine):
             f'(Debian package {machine["qemu_package"]})')
 
 
+def iommus_of(machine):
+    """{name: what it adds to the guest}"""
+    return {'none': {}, **machine.get('iommus', {})}
+
+
 def iommu_of(machine, options):
     """What the guest's IOMMU adds: {'qemu': words, 'append': words}."""
-    name = options.iommu or machine.get('iommu', 'none')
-    known = {'none': {}, **machine.get('iommus', {})}
+    name, known = options.iommu or machine.get('iommu', 'none'), iommus_of(machine)
     if name not in known:
         die(f'no IOMMU {name} (known: {" ".join(known)})')
     check_keys(f'IOMMU {name}', known[name], {'qemu', 'append'})
@@ -81,7 +84,7 @@ def mebibytes(memory):
 def memory_words(cpus, size, options):
     """-m, and nodes or memory that is backed before the guest starts."""
     words = ['-m', f'{size}M']
-    prealloc = f',prealloc=on,prealloc-threads={os.cpu_count()}' if options.prealloc else ''
+    prealloc = f',prealloc=on,prealloc-threads={host_cpus()}' if options.prealloc else ''
     if options.nodes > 1:
         if cpus % options.nodes or size % options.nodes:
             die(f'{cpus} CPUs and {size} MiB do not split into {options.nodes} nodes')

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The series as files (series/) and as branches (linux/), and the base it stands on (BASE)."""
+import contextlib
 import functools
 import hashlib
 import re
@@ -9,6 +10,7 @@ from pathlib import Path
 from kit.common import BUILD, LINUX, SERIES, TOP, Progress, die, say
 from kit.git import git, remove, sparse_worktree
 from kit.topics import order
+from kit.trees import Lock
 
 # Kept by `tree` and `export`: what linux/ and series/ were when they last were the same
 STATE = LINUX / '.git' / 'series-state'
@@ -174,11 +176,14 @@ def write_series(folder, parts):
     return result
 
 
+@contextlib.contextmanager
 def exported():
     """A fresh folder with what `make export` would write now, and its names."""
-    folder = BUILD / 'export.tmp'
-    shutil.rmtree(folder, ignore_errors=True)
-    return folder, write_series(folder, ranges())
+    with Lock(BUILD / 'export'):
+        folder = BUILD / 'export' / 'series'
+        shutil.rmtree(folder, ignore_errors=True)
+        yield folder, write_series(folder, ranges())
+        shutil.rmtree(folder)
 
 
 def same_bytes(folder, names):
@@ -207,8 +212,7 @@ def digest(topic):
 
 
 def save_state():
-    tips = git('for-each-ref', '--format=%(refname:short) %(objectname)', 'refs/heads').split('\n')
-    tips = dict(line.split() for line in tips if line)
+    tips = branches()
     STATE.write_text(''.join(f'{topic} {tips[topic]} {digest(topic)}\n' for topic in order()))
 
 
@@ -278,9 +282,9 @@ def own_work():
             git('rev-parse', '-q', '--verify', f'refs/heads/{name}', check=False).returncode
             for name in names
         ):
-            folder, written = exported()
-            if not same_bytes(folder, written):
-                different = []
+            with exported() as (folder, written):
+                if not same_bytes(folder, written):
+                    different = []
     if different:
         return (
             f'linux/ has commits that series/ has not (branch {", ".join(different)}): make '
@@ -293,26 +297,41 @@ def own_work():
     return ''
 
 
+def elsewhere():
+    """What linux/ has checked out, in words, unless it is the last commit of the last topic."""
+    tip = git('rev-parse', '-q', '--verify', f'refs/heads/{order()[-1]}', check=False).stdout
+    commit = git('rev-parse', 'HEAD')
+    branch = git('symbolic-ref', '-q', '--short', 'HEAD', check=False).stdout.strip()
+    return '' if commit == tip else branch or commit[:12]
+
+
 def corresponds():
     """Is linux/ what series/ describes, the last topic checked out, whatever is uncommitted?"""
-    names = order()
-    if (
-        busy()
-        or git('symbolic-ref', '-q', '--short', 'HEAD', check=False).stdout.strip() != names[-1]
-    ):
+    head = git('symbolic-ref', '-q', '--short', 'HEAD', check=False).stdout.strip()
+    if busy() or head != order()[-1]:
         return False
-    state = load_state()
-    tips = git('for-each-ref', '--format=%(refname:short) %(objectname)', 'refs/heads').splitlines()
-    tips = dict(line.split() for line in tips)
-    if any(name not in tips for name in names):
-        return False
-    if list(state) == names and all(state[name] == (tips[name], digest(name)) for name in names):
+    if unchanged():
         return True
-    folder, written = exported()
-    if same_bytes(folder, written):
+    if set(order()) - set(branches()):
         return False
+    with exported() as (folder, written):
+        if same_bytes(folder, written):
+            return False
     save_state()
     return True
+
+
+def branches():
+    """{branch of linux/: commit}"""
+    tips = git('for-each-ref', '--format=%(refname:short) %(objectname)', 'refs/heads').splitlines()
+    return dict(line.split() for line in tips)
+
+
+def unchanged():
+    """Are the branches and series/ what they were when they last were the same?"""
+    names, state, tips = order(), load_state(), branches()
+    return list(state) == names and all(
+        state[name] == (tips.get(name), digest(name)) for name in names)
 
 
 def patch_subject(path):
@@ -402,8 +421,9 @@ def apply(folder, names=None):
 @functools.cache
 def applied():
     """{topic: commit} of all of series/, applied from scratch by whoever asks first."""
-    folder = BUILD / 'apply.tmp'
-    try:
-        return apply(folder)
-    finally:
-        remove(folder)
+    with Lock(BUILD / 'apply'):
+        folder = BUILD / 'apply' / 'linux'
+        try:
+            return apply(folder)
+        finally:
+            remove(folder)

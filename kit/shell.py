@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from kit import build, guest
-from kit.common import die, flag
+from kit.common import die, flag, number
 from kit.qemu import Options
 
 
@@ -18,7 +18,7 @@ def main():
         flavour += '+share'
     if flag('GDB'):
         flavour += '+gdb'
-    options = Options(cpus=int(os.environ.get('CPUS') or 0), memory=os.environ.get('MEM', ''),
+    options = Options(cpus=number('CPUS', 0), memory=os.environ.get('MEM', ''),
                       iommu=os.environ.get('IOMMU', ''), append=os.environ.get('APPEND', ''))
     image = build.build(arch, flavour, os.environ.get('TREE') or 'patched')
     return guest.shell(arch, image, options, share, flag('GDB'))

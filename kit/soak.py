@@ -150,7 +150,10 @@ def main():
         die(f'FLAVOUR={flavour}: not on {arch}')
     counts, status, row = run(arch, flavour, number('MINUTES', 20), number('SEED', any_seed()),
                               RUNS[flavour])
-    soak_record.record([row])
-    table.write()
+    if status == guest.LOST:
+        say('soak: not recorded, as the guest was lost')
+    else:
+        soak_record.record([row])
+        table.write()
     print(report.closing(counts))
     return status

@@ -4,7 +4,8 @@
 import json
 
 from kit import measure
-from kit.common import TOP, die, say, shown
+from kit.common import BUILD, TOP, die, say, shown
+from kit.trees import Lock
 
 PATH = TOP / 'soak' / 'soak.json'
 COUNTS = ('minutes', 'operations', 'vms', 'hotplugs', 'kills', 'injections', 'splats', 'leaks',
@@ -31,15 +32,16 @@ def length(row):
 def record(rows, path=None):
     """Takes the place of what was recorded, unless that went on for longer."""
     path = path or PATH
-    known = {place(row): row for row in load(path)}
-    for row in rows:
-        old = known.get(place(row))
-        if old and length(old) > length(row):
-            say(f'{shown(path)}: keeps the longer run of {" ".join(filter(None, place(row)))}')
-        else:
-            known[place(row)] = row
-    measure.save({'of': 'make soak, make differ',
-                  'rows': [known[key] for key in sorted(known)]}, path)
+    with Lock(BUILD / 'record'):
+        known = {place(row): row for row in load(path)}
+        for row in rows:
+            old = known.get(place(row))
+            if old and length(old) > length(row):
+                say(f'{shown(path)}: keeps the longer run of {" ".join(filter(None, place(row)))}')
+            else:
+                known[place(row)] = row
+        measure.save({'of': 'make soak, make differ',
+                      'rows': [known[key] for key in sorted(known)]}, path)
 
 
 def markdown(head, lines):

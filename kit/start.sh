@@ -20,4 +20,5 @@ if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
 	exit 1
 fi
 cd "$(dirname "$0")/.."
-exec python3 -m kit "$@"
+# UTF-8 whatever the locale: the pages have arrows
+exec python3 -X utf8 -m kit "$@"

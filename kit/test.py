@@ -7,14 +7,15 @@ Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 a test failed, 2 
 """
 import os
 import re
-import sys
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 
 from kit import boots, build, guest, own, report, selftests, soak
-from kit.common import INTERRUPTED, archs, die, end_children, flag, number, say, shown
+from kit.common import (Pool, archs, die, flag, host_cpus, host_memory, load_machine, number,
+                        pattern, say, shown)
 from kit.git import git
+from kit.qemu import iommus_of
 from kit.report import closing
+from kit.series import elsewhere
 from kit.trees import source
 
 
@@ -31,11 +32,15 @@ def there(test):
 
 def plan():
     """The boots that were asked for, first those on debug kernels, which take longest."""
-    arch, flavour, pattern = (os.environ.get(name, '') for name in ('ARCH', 'FLAVOUR', 'TEST'))
+    arch, flavour = os.environ.get('ARCH', ''), os.environ.get('FLAVOUR', '')
     machine = {'iommu': os.environ.get('IOMMU'), 'cpus': number('CPUS')}
-    planned = boots.chosen(arch, flavour, pattern, flag('FULL'),
+    planned = boots.chosen(arch, flavour, pattern('TEST'), flag('FULL'),
                            {field: value for field, value in machine.items() if value})
-    if own.given():
+    if machine['iommu']:
+        planned = [boot for boot in planned
+                   if machine['iommu'] in iommus_of(load_machine(boot['arch']))] or \
+            die(f'IOMMU={machine["iommu"]}: no guest with those tests has it')
+    if own.given() or elsewhere():
         missing = {test['name'] for boot in planned for test in boot['test'] if not there(test)}
         if missing:
             say(f'test: this tree has not: {" ".join(sorted(missing))}')
@@ -48,9 +53,9 @@ def plan():
 def soaked():
     """The architectures whose workloads run side by side: `soak` to TEST=. They have a kernel, CPUs
     and devices of their own."""
-    arch, flavour, pattern = (os.environ.get(name, '') for name in ('ARCH', 'FLAVOUR', 'TEST'))
+    arch, flavour = os.environ.get('ARCH', ''), os.environ.get('FLAVOUR', '')
     if not flag('FULL') or own.given() or number('CPUS') or os.environ.get('IOMMU') or \
-            flavour not in ('', 'debug') or not re.search(pattern, 'soak'):
+            flavour not in ('', 'debug') or not re.search(pattern('TEST'), 'soak'):
         return []
     return [each for each in archs() if arch in ('', each)]
 
@@ -116,23 +121,16 @@ def run_all(planned, soaks, pool):
 
 def places():
     """How many guests at a time: one for each CPU, the largest kind has 4 GiB."""
-    memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') >> 30
-    return max(1, min(os.cpu_count(), memory // 5))
+    return max(1, min(host_cpus(), host_memory() // (5 << 30)))
 
 
 def main():
     total, worst, planned, soaks = Counter(), guest.OK, plan(), soaked()
     if not planned and not soaks:
         die('no test is meant by that')
-    with ThreadPoolExecutor(places()) as pool:
-        try:
-            for counts, status in run_all(planned, soaks, pool):
-                total += counts
-                worst = worse(worst, status)
-        except (SystemExit, KeyboardInterrupt) as error:
-            # the pool would wait for its guests and builds
-            end_children()
-            sys.stdout.flush()
-            os._exit(getattr(error, 'code', INTERRUPTED))
+    with Pool(places()) as pool:
+        for counts, status in run_all(planned, soaks, pool):
+            total += counts
+            worst = worse(worst, status)
     print(closing(total))
     return worst or (guest.FAILED if total['failed'] else guest.OK)

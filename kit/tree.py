@@ -4,15 +4,23 @@
 `make tree` insists: it is an error when linux/ holds work that series/ does not. What run, test and
 other verbs stand on (keep) leaves such a linux/ as it is and says so.
 """
-from kit.common import LINUX, die, say
+from kit.common import BUILD, LINUX, die, say
 from kit.git import git
-from kit.series import MADE, applied, corresponds, load_state, own_work, save_state, uncommitted
+from kit.series import (MADE, applied, corresponds, elsewhere, load_state, own_work, save_state,
+                        unchanged, uncommitted)
 from kit.topics import order
+from kit.trees import Lock
 
 
 def main(keep=False):
     if not (LINUX / '.git').exists():
         die('no linux/ here: make tree')
+    with Lock(BUILD / 'tree'):
+        synchronize(keep)
+
+
+def synchronize(keep):
+    """See above; one at a time."""
     last = order()[-1]
     if corresponds():
         files = uncommitted()
@@ -30,6 +38,9 @@ def main(keep=False):
             say(f'tree: linux/ is used as it is: {work}')
             return
         die(work)
+    if keep and elsewhere() and unchanged():
+        say(f'tree: linux/ is used as it is, at {elsewhere()}; `make tree` goes back to {last}')
+        return
     tips = applied()
     # nothing of linux/ is lost by this: own_work() found all of it in series/ as it was, and git
     # refuses to overwrite files. If this is killed on the way, the commits are known.

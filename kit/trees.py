@@ -11,7 +11,7 @@ import re
 import shutil
 import time
 
-from kit.common import BUILD, LINUX, TOP, archs, die, output, say, shown
+from kit.common import BUILD, HELD, LINUX, TOP, archs, die, host_cpus, output, say, shown
 from kit.git import git, whole_worktree
 
 # `own` and `own-base` are of make's LINUX=, which kit/own.py puts in the place of the first two;
@@ -42,6 +42,11 @@ def out(arch, flavour, tree):
     return root(tree) / 'build' / f'{arch}-{flavour}'
 
 
+# what kbuild takes from the environment, where somebody may have it for a build of his own
+OF_THE_USER = ('KCFLAGS', 'KCPPFLAGS', 'KAFLAGS', 'LLVM', 'LLVM_IAS', 'W', 'C', 'MAKEFLAGS',
+               'MAKELEVEL', 'KBUILD_OUTPUT', 'KCONFIG_CONFIG')
+
+
 def make(machine, folder, src, *goals):
     """(command, environment) of a make in the tree; the same bytes whoever builds."""
     cross = machine['cross_compile']
@@ -49,10 +54,9 @@ def make(machine, folder, src, *goals):
         die(f'{cross}gcc is missing: make deps')
     env = {'KBUILD_BUILD_TIMESTAMP': 'Thu Jan 1 00:00:00 UTC 2026', 'KBUILD_BUILD_USER': 'build',
            'KBUILD_BUILD_HOST': 'guest', 'KBUILD_BUILD_VERSION': '1', 'LOCALVERSION': '',
-           'LC_ALL': 'C', 'KCFLAGS': None, 'MAKEFLAGS': None, 'MAKELEVEL': None,
-           'KBUILD_OUTPUT': None, 'KCONFIG_CONFIG': None}
+           'LC_ALL': 'C', **dict.fromkeys(OF_THE_USER)}
     # nice: guests that run meanwhile go first
-    command = ['nice', 'make', '-C', src, f'-j{os.cpu_count()}', f'O={folder}',
+    command = ['nice', 'make', '-C', src, f'-j{host_cpus()}', f'O={folder}',
                f'ARCH={machine["kernel_arch"]}', f'CROSS_COMPILE={cross}']
     if shutil.which('ccache'):
         # the dependencies that kbuild asks for spare a preprocessor run
@@ -97,7 +101,7 @@ def stamp_of(machine, *inputs):
 
 
 class Lock:
-    """One build at a time in an output folder."""
+    """One build at a time in an output folder; of a verb that was killed, until its build ends."""
 
     def __init__(self, folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -106,14 +110,17 @@ class Lock:
     def __enter__(self):
         for second in range(3600):
             try:
-                return fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                HELD.descriptors += (self.file.fileno(),)
+                return
             except BlockingIOError:
                 if not second:
-                    say(f'{shown(self.folder)}: waiting for the build that runs there')
+                    say(f'{shown(self.folder)}: waiting for the verb that works there')
                 time.sleep(1)
-        return die(f'{shown(self.folder)}: another build has held it for an hour')
+        return die(f'{shown(self.folder)}: another verb has held it for an hour')
 
     def __exit__(self, *_):
+        HELD.descriptors = HELD.descriptors[:-1]
         self.file.close()
 
 

@@ -5,6 +5,7 @@ import datetime
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -190,15 +191,15 @@ class Differ(unittest.TestCase):
 class Soak(unittest.TestCase):
     FAULTS = ['# count injections 4', 'TAP version 13', '1..1', 'ok 1 type1: 4K mapped']
 
-    def run_with(self, said, splat='', faults=FAULTS, flavour=''):
-        """(exit status, recorded row) when the guest says that."""
+    def run_with(self, said, splat='', faults=FAULTS, flavour='', lost=False):
+        """(exit status, recorded row or None) when the guest says that."""
         def run_guest(*_, on_line=None, **__):
             for number, lines in enumerate((said,) if flavour else (faults, said)):
                 for line in [f'## begin {number}', *lines, f'## end {number} 0']:
                     on_line(line)
             (folder / 'console').write_text(splat)
-            return guest.Outcome(guest.SPLAT if splat else guest.OK, '', '', 0, 'tcg', folder, 1.0,
-                                 1.0, True)
+            status = guest.LOST if lost else guest.SPLAT if splat else guest.OK
+            return guest.Outcome(status, '', '', 0, 'tcg', folder, 1.0, 1.0, True)
 
         with tempfile.TemporaryDirectory() as top, \
                 mock.patch.dict('os.environ', {'MINUTES': '1', 'SEED': '7', 'ARCH': 'x86_64',
@@ -211,7 +212,7 @@ class Soak(unittest.TestCase):
                 contextlib.redirect_stdout(io.StringIO()):
             folder = Path(top)
             status = soak.main()
-            return status, soak_record.load()[0]
+            return status, next(iter(soak_record.load()), None)
 
     @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
     def test_what_counts(self):
@@ -231,6 +232,7 @@ class Soak(unittest.TestCase):
         self.assertEqual(self.run_with(tap, faults=failed)[0], guest.FAILED)
         status, row = self.run_with(tap, 'BUG: bad\nWARNING: bad\n')
         self.assertEqual((status, row['splats']), (guest.SPLAT, 2))
+        self.assertEqual(self.run_with(tap, lost=True), (guest.LOST, None))
 
     @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
     def test_what_counts_of_data_races(self):
@@ -288,11 +290,12 @@ class Order(unittest.TestCase):
 
 
 class Planned(unittest.TestCase):
-    def planned(self, **env):
-        asked = [('x', boot([{'program': 'a', 'skips': [{'test': 'b', 'reason': 'c'}]}])),
+    def planned(self, *more, **env):
+        asked = [*more, ('x', boot([{'program': 'a', 'skips': [{'test': 'b', 'reason': 'c'}]}])),
                  ('y', boot([{'program': 'a'}, {'program': 'd'}], cpus=6, nodes=2))]
         with mock.patch.dict('os.environ', env), mock.patch.object(
-                boots.topics, 'boots', lambda: asked):
+                boots.topics, 'boots', lambda: asked), \
+                mock.patch.object(test, 'elsewhere', lambda: ''):
             return test.plan()
 
     def cpus(self, **env):
@@ -302,8 +305,15 @@ class Planned(unittest.TestCase):
     def test_as_the_topics_say_or_as_many_cpus_as_are_given(self):
         self.assertEqual(self.cpus(), [(None, None, 1), (6, 2, 2)])
         self.assertEqual(self.cpus(CPUS='4'), [(4, None, 1), (4, 2, 2)])
-        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
-            self.cpus(CPUS='some')
+        for env in {'CPUS': 'some'}, {'TEST': '('}, {'IOMMU': 'none of these'}:
+            with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+                self.cpus(**env)
+
+    def test_an_iommu_that_one_architecture_has(self):
+        arm64 = ('z', boot([{'program': 'a'}], arch='arm64'))
+        self.assertEqual([each['arch'] for each in self.planned(arm64, IOMMU='smmuv3')], ['arm64'])
+        self.assertEqual([each['arch'] for each in self.planned(arm64, IOMMU='amd')],
+                         ['x86_64', 'x86_64'])
 
     def test_boots_that_become_one_and_may_skip(self):
         self.assertEqual(self.cpus(CPUS='17'), [(17, None, 2)])
@@ -610,8 +620,10 @@ class Checks(unittest.TestCase):
                   f'def compiles():\n    """b"""\n    {compiling}\n'
                   'checks.LANES = [{"r": reads}, {"c": compiles}]\n'
                   'checks.CHECKS = {"r": reads, "c": compiles}\nprint(checks.run({"r", "c"}))\n')
+        # the test may have been started with nohup
         return subprocess.run([sys.executable, '-B', '-c', script], cwd=TOP, capture_output=True,
-                              text=True, timeout=30, check=False)
+                              text=True, timeout=30, check=False,
+                              preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
 
     def test_lanes_run_side_by_side(self):
         done = self.lanes('assert event.wait(20)', 'event.set(); common.die("on purpose")')

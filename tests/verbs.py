@@ -12,6 +12,7 @@ import tempfile
 import time
 import tomllib
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit.checks.sink import Sink
@@ -284,7 +285,7 @@ class Verbs(unittest.TestCase):
         before = self.state()
         self.bad('tree', says='0002-a-second.patch ("a: second") of topic one does not apply')
         self.assertEqual(self.state(), before)
-        self.assertFalse((self.top / 'build/apply.tmp').exists())
+        self.assertFalse((self.top / 'build/apply/linux').exists())
 
     def test_uncommitted_work_is_not_lost(self):
         self.two_topics()
@@ -337,7 +338,7 @@ class Verbs(unittest.TestCase):
     # killed
 
     def killed(self, after, *words):
-        """The verb, and all that it has started, killed after so many seconds."""
+        """The verb killed after so many seconds; a step of it goes on, and the next one waits."""
         env = {'PATH': os.environ['PATH'], 'HOME': str(self.home), 'KIT_NO_SETUP': '1',
                'PYTHONDONTWRITEBYTECODE': '1', 'LINUX': str(self.toy)}
         if words[0] != 'base':
@@ -535,6 +536,24 @@ class Verbs(unittest.TestCase):
         head = self.git('rev-parse', 'HEAD')
         self.assertIn('a git bisect is under way', self.good('tree', 'keep'))
         self.assertEqual(self.git('rev-parse', 'HEAD'), head)
+
+    def test_what_is_checked_out_stays(self):
+        self.two_topics()
+        self.git('checkout', '-q', 'one')
+        self.assertIn('used as it is, at one; `make tree` goes back to two',
+                      self.good('tree', 'keep'))
+        self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'one')
+        self.good('tree')
+        self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'two')
+
+    def test_several_at_once(self):
+        self.two_topics()
+        self.git('checkout', '-q', '--detach', 'one')
+        self.git('branch', '-q', '-D', 'two')
+        with ThreadPoolExecutor(4) as pool:
+            done = list(pool.map(self.verb, ['tree'] * 4))
+        self.assertEqual([each.returncode for each in done], [0] * 4, done)
+        self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'two')
 
     def test_arch_that_is_exported(self):
         shutil.copy(TOP / 'Makefile', self.top)

@@ -9,12 +9,12 @@ import functools
 import os
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 from kit import prepare
 from kit.checks import compiling, files, mailed, pages, patches
 from kit.checks.common import GENERIC, WORK, Failed, Skipped
-from kit.common import INTERRUPTED, LINUX, TERMINATED, archs, die, end_children
+from kit.common import LINUX, TERMINATED, Pool, archs, die
+from kit.trees import Lock
 
 # lanes: of this repository alone, one that reads, one that compiles for each architecture; each in
 # the order they run
@@ -82,20 +82,15 @@ def give_way(names):
 def run(chosen):
     """{name: word}: the lanes side by side."""
     own, *others, last = [[name for name in lane if name in chosen] for lane in LANES]
-    with ThreadPoolExecutor(len(LANES)) as pool:
-        try:
-            beside = [pool.submit(give_way, own)]
-            if any(others) or last:
-                linux()
-            beside += [pool.submit(give_way, lane) for lane in others]
-            words = run_lane(last)
-            for each in beside:
-                words |= each.result()
-            return words
-        except (SystemExit, KeyboardInterrupt) as error:
-            end_children()
-            sys.stdout.flush()
-            os._exit(getattr(error, 'code', INTERRUPTED))
+    with Pool(len(LANES)) as pool:
+        beside = [pool.submit(give_way, own)]
+        if any(others) or last:
+            linux()
+        beside += [pool.submit(give_way, lane) for lane in others]
+        words = run_lane(last)
+        for each in beside:
+            words |= each.result()
+        return words
 
 
 def linux():
@@ -111,8 +106,8 @@ def main():
     if not chosen:
         die(f'no check of that name (there are: {" ".join(CHECKS)})')
     prepare.packages('check')
-    WORK.mkdir(parents=True, exist_ok=True)
-    found = run(chosen)
+    with Lock(WORK):
+        found = run(chosen)
     failed = [name for name in CHECKS if found.get(name) == 'failed']
     if failed:
         print(f'failed: {" ".join(failed)}')

@@ -2,13 +2,12 @@
 """What checks share: the applied series, a worktree to look at its commits, findings, memory."""
 import functools
 import hashlib
-import os
 import re
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from kit.common import BUILD, archs
+from kit.common import BUILD, archs, host_cpus
 from kit.git import git, whole_worktree
 from kit.series import applied, patch_files, touched
 from kit.topics import order
@@ -85,7 +84,7 @@ def checkout(commit, tree):
 
 def each(function, items):
     """function of each item, as many at a time as there are CPUs."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(host_cpus()) as pool:
         return list(pool.map(function, items))
 
 

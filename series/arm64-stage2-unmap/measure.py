@@ -3,17 +3,13 @@
 unmap costs.
 
 Every boot runs with -icount: the guest's time is instructions executed (1 ns = 1 instruction),
-whatever else the host does. So two boots at a time do not disturb each other, and what a boot has
-printed is kept below build/bench: a run that was interrupted goes on where it was.
+whatever else the host does. So two boots at a time do not disturb each other.
 """
-import hashlib
-import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 from kit import build, guest
-from kit.common import BUILD, die, say, shown
-from kit.measure import row, selftest
+from kit.common import Pool, die, host_cpus, say
+from kit.measure import digest, journaled, row, selftest
 from kit.qemu import Options
 
 ARCH = 'arm64'
@@ -255,25 +251,22 @@ def boot(tree, image, files, mode, cpu):
     options.limits.silence, options.limits.total = 900, 3600
 
     what = f'{tree}, {mode}, {cpu}'
-    digest = hashlib.sha256(
-        repr((job, options, *(file.read_bytes() for file in (image, *files)))).encode()
-    ).hexdigest()
-    kept = BUILD / 'bench' / digest
-    if not kept.exists():
+
+    def measured():
         ended = guest.run_guest(ARCH, image, job, files, options, name='bench', what=what)
         if ended.status != guest.OK:
             say(ended.detail)
             die(f'{what}: {ended.message}', ended.status)
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_text(f'{ended.accelerator}\n{ended.results()}')
-    accelerator, _, results = kept.read_text().partition('\n')
+        return ended.results(), ended.accelerator
+
+    results, accelerator = journaled(what, (repr(options), job, digest(image, *files)), measured)
     texts = dict(re.findall(r'^## (\d+)\n(.*?)(?=^## |\Z)', results, re.M | re.S))
     figures = []
     for metric, *_, command, read in planned:
         try:
             figures.append(read(texts[str(commands.index(command))]))
         except (KeyError, TypeError):
-            die(f'{what}: no {metric} of `{command}` in {shown(kept)}')
+            die(f'{what}: no {metric} of `{command}` among its results')
     return figures, accelerator
 
 
@@ -285,7 +278,7 @@ def measure(runs=1, rounds=1):
         for flavour in ('plain', *FLAVOURS.values())
         for tree in ('base', 'patched')
     }
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with Pool(host_cpus()) as pool:
         boots = {
             (tree, *where): pool.submit(boot, tree, image, files, *where)
             for where in BOOTS

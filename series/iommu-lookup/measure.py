@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """iommu-lookup: instructions and seconds to unmap 1 GiB through type1 and iommufd, and to map it
 into a second domain; instructions of calls for 4K to 2M."""
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit import build
+from kit.common import Pool
 from kit.measure import TREES, commands, figures_of, row, selftest, warn_if_busy
 from kit.qemu import Options
 from kit.soak import SOAK, program
@@ -54,7 +54,7 @@ def in_instructions(metric, base, patched, **details):
 def instructions(rounds=3):
     """One vCPU, so one thread; -icount makes a nanosecond of an instruction, and repeats."""
     alone = {'cpus': 1, 'icount': True}
-    with ThreadPoolExecutor(2) as pool:    # a guest with -icount is one thread of the host
+    with Pool(2) as pool:    # a guest with -icount is one thread of the host
         base, patched = pool.map(lambda tree: boot(tree, rounds, 'one vCPU, -icount', **alone)[0],
                                  TREES)
         few = {path: list(pool.map(lambda tree, path=path: calls(tree, path, 'one vCPU, -icount',

@@ -2,15 +2,13 @@
 """Measures iova-compaction: module/iova_bench.c in base and patched kernels, in guests whose time
 is the number of instructions executed. A run gives the same figures whenever and wherever it is
 done."""
-import os
 import re
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import median
 
 from kit import build, guest, trees
-from kit.common import BUILD, die, load_machine, say, shown, step
+from kit.common import BUILD, Pool, die, host_cpus, load_machine, say, shown, step
 from kit.measure import digest, journaled, plugin
 from kit.qemu import Options
 
@@ -310,7 +308,7 @@ def measure(runs=1, rounds=1):
         return boot_once(tree, images[tree], modules[tree], JOBS[cpus], cpus)
 
     # a guest with -icount is one thread of the host, and knows no time but its own
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with Pool(host_cpus()) as pool:
         got = dict(zip(boots, pool.map(boot, *zip(*boots))))
     rows = [row_of_crowds(images, modules),
             *(row_of_passes_of_many(images, modules, cpus) for cpus in MANY)]

@@ -2,11 +2,10 @@
 """padata-vfio: seconds to map 1 GiB with VFIO_IOMMU_MAP_DMA, and what two user threads that
 prefault reach; work and span of up to 64 vCPUs, counted by a plugin of QEMU's."""
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit import build, soak
-from kit.common import BUILD, die, shown
+from kit.common import BUILD, Pool, die, shown
 from kit.git import git, whole_worktree
 from kit.measure import TREES, commands, figures_of, plugin, row, selftest, warn_if_busy
 from kit.qemu import Options
@@ -104,7 +103,7 @@ def instructions(metric, mib, rounds=5):
         return boot(tree, 'plain', f'vfio_pin_perf -s {mib} -n {rounds} $BDF',
                     f'{mib} MiB, one vCPU, -icount', cpus=1, icount=True)[0]
 
-    with ThreadPoolExecutor() as pool:    # a guest with -icount is one thread of the host
+    with Pool() as pool:    # a guest with -icount is one thread of the host
         base, patched = pool.map(one, TREES)
     for backing in BACKINGS:
         for state in ('cold', 'warm'):

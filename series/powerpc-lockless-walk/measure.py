@@ -2,9 +2,9 @@
 """Measures powerpc-lockless-walk: whom the collapse of a huge page interrupts, and what walks and
 collapses cost in instructions."""
 import statistics
-from concurrent.futures import ThreadPoolExecutor
 
 from kit import build
+from kit.common import Pool
 from kit.measure import TREES, figures_of, selftest
 from kit.qemu import Options
 
@@ -55,7 +55,7 @@ def boot_both(arch, images, job, file, options, what):
         return figures_of(arch, images[tree], f'#!/bin/sh\n{PROGRAM} {job}\n', [file], options,
                           f'{what}, {tree}')
 
-    with ThreadPoolExecutor(len(TREES)) as pool:
+    with Pool(len(TREES)) as pool:
         ended = dict(zip(TREES, pool.map(boot, TREES)))
     return {tree: figures for tree, (figures, _) in ended.items()}, ended['base'][1]
 

@@ -9,7 +9,7 @@ from collections import namedtuple
 from kit import common
 
 # needs: what has to be there: `series` is linux/ as series/ describes it (work in it is kept),
-# `own` the same, or the user's own tree with LINUX=
+# `own` the same or another of its commits, or the user's own tree with LINUX=
 Verb = namedtuple('Verb', 'module function variables needs', defaults=('', ''))
 
 VERBS = {

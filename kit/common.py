@@ -33,13 +33,6 @@ for ends in (signal.SIGTERM, signal.SIGHUP):
 program = 'kit'
 
 
-class Held(threading.local):
-    """The thread's locks (kit/trees.py): what it starts holds them on when the verb is killed."""
-    descriptors = ()
-
-
-HELD = Held()
-
 
 def die(message, code=1):
     """One clear line, non-zero exit."""
@@ -113,9 +106,10 @@ def step(what, command, log=None, cwd=None, env=None, timeout=None, check=True, 
         out.write(f'$ {shlex.join(command)}\n'.encode())
         out.flush()
         try:
+            # close_fds: with the verb's locks (kit/trees.py), which Python keeps from children
             child = subprocess.Popen(command, cwd=cwd, env=environment(env), stdout=out,
                                      stderr=subprocess.STDOUT, stdin=stdin or subprocess.DEVNULL,
-                                     start_new_session=True, pass_fds=HELD.descriptors)
+                                     start_new_session=True, close_fds=False)
         except OSError as error:
             die(f'{command[0]}: {error.strerror}')
         start = time.monotonic()
@@ -176,8 +170,10 @@ class Pool(ThreadPoolExecutor):
     def __exit__(self, kind, error, trace):
         if kind and issubclass(kind, (SystemExit, KeyboardInterrupt)):
             end_children()
-            sys.stdout.flush()
-            os._exit(getattr(error, 'code', INTERRUPTED))
+            with suppress(OSError):    # nobody reads it any more
+                sys.stdout.flush()
+            code = getattr(error, 'code', INTERRUPTED)
+            os._exit(code if isinstance(code, int) else bool(code))
         return super().__exit__(kind, error, trace)
 
 
@@ -229,6 +225,7 @@ def output(command, cwd=None, env=None, check=True, stdin=None):
             input=stdin or b'',
             capture_output=True,
             check=False,
+            close_fds=False,    # as in step()
         )
     except OSError as error:
         die(f'{command[0]}: {error.strerror}')

@@ -90,9 +90,20 @@ def remove(folder):
 
 
 def whole(folder):
-    """Is it a work tree whose repository is still where it was?"""
-    return (folder / '.git').exists() and not git('cat-file', '-e', 'HEAD^{tree}', cwd=folder,
-                                                  check=False).returncode
+    """Is it a work tree whose repository is there and knows it? git would take another one: that of
+    a folder above, or the worktree whose name it had before linux/ was made anew."""
+    own = folder / '.git'
+    if not own.exists():
+        return False
+    found = Path(git('rev-parse', '--absolute-git-dir', cwd=folder, check=False).stdout.strip())
+    known = found / 'gitdir'    # of a worktree
+    mine = Path(known.read_text().strip()) if known.exists() else found
+    return mine == own.resolve() and not git('cat-file', '-e', 'HEAD^{tree}', cwd=folder,
+                                             check=False).returncode
+
+
+def is_at(folder, commit):
+    return whole(folder) and git('rev-parse', 'HEAD', cwd=folder).strip() == commit
 
 
 def check_out(what, folder, commit):
@@ -107,7 +118,7 @@ def check_out(what, folder, commit):
 def whole_worktree(what, folder, commit):
     """A worktree with all files of the commit; one that is there is moved to it."""
     if whole(folder):
-        if git('rev-parse', 'HEAD', cwd=folder).strip() != commit:
+        if not is_at(folder, commit):
             check_out(f'{what}: checkout', folder, commit)
         return
     prune()

@@ -46,7 +46,7 @@ class Journal:
     def add(self, key, figures):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.lock, open(self.path, 'a', encoding='ascii') as file:
-            file.write(json.dumps([key, figures]) + '\n')
+            file.write(f'\n{json.dumps([key, figures])}\n')    # there may be half a line before
 
     def end(self):
         self.path.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ def selftest(arch, program):
     if 'series' in ROOTS and not selftests.has(tree, program):
         tree = 'series'
     if not selftests.has(tree, program):
-        die(f'{program} is not there to measure with: no topic of series/order adds it')
+        die(f'{program} is not there to measure with: no topic adds it to what linux/ has checked out')
     return selftests.build(arch, tree, [program])[program]
 
 

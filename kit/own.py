@@ -10,9 +10,9 @@ import shutil
 from pathlib import Path
 
 from kit.common import BUILD, die, say
-from kit.git import check_out, git, whole
+from kit.git import check_out, git, is_at, whole
 from kit.series import mainline, version_of
-from kit.trees import ROOTS, state
+from kit.trees import ROOTS, Lock, state
 
 
 def given():
@@ -46,8 +46,9 @@ def clone(path, folder, commit):
         git('clone', '-q', '--shared', '--no-checkout', path, folder, cwd=path)
     git('config', 'remote.origin.url', path, cwd=folder)
     git('fetch', '-q', 'origin', '+HEAD:refs/own/head', cwd=folder)
-    if git('rev-parse', 'HEAD', cwd=folder).strip() != commit \
-            or not (folder / 'Makefile').exists():
+    # of a checkout that was killed, there is no index yet or a lock
+    if not is_at(folder, commit) or not (folder / '.git/index').exists() \
+            or (folder / '.git/index.lock').exists():
         check_out(f'check out {commit[:12]} of {path}', folder, commit)
 
 
@@ -77,9 +78,10 @@ def use():
     if not version:
         die(f'LINUX={path}: its HEAD is no Linux')
     head, below = read(path, 'rev-parse', 'HEAD').stdout.strip(), merge_base(path)
-    for name, commit in (('own', head), ('own-base', below)):
-        clone(path, BUILD / name / 'linux', commit)
-    copy_uncommitted(path, BUILD / 'own/linux')
+    with Lock(BUILD / 'own'):
+        for name, commit in (('own', head), ('own-base', below)):
+            clone(path, BUILD / name / 'linux', commit)
+        copy_uncommitted(path, BUILD / 'own/linux')
     # the series' tree goes on to give the programs that this one lacks
     ROOTS.update(patched=BUILD / 'own', base=BUILD / 'own-base', series=ROOTS['patched'])
     count = git('rev-list', '--count', f'{below}..{head}', cwd=path).strip()

@@ -18,6 +18,6 @@ def trees(needs, path=None):
         return
     base.main(path)
     if needs != 'base':
-        tree.main(keep=True)
+        tree.main(keep=True, stay=needs == 'own')
     if needs == 'own' and own.given():
         own.use()

@@ -54,8 +54,8 @@ def soaked():
     """The architectures whose workloads run side by side: `soak` to TEST=. They have a kernel, CPUs
     and devices of their own."""
     arch, flavour = os.environ.get('ARCH', ''), os.environ.get('FLAVOUR', '')
-    if not flag('FULL') or own.given() or number('CPUS') or os.environ.get('IOMMU') or \
-            flavour not in ('', 'debug') or not re.search(pattern('TEST'), 'soak'):
+    if not flag('FULL') or own.given() or elsewhere() or number('CPUS') or \
+            os.environ.get('IOMMU') or flavour not in ('', 'debug') or not re.search(pattern('TEST'), 'soak'):
         return []
     return [each for each in archs() if arch in ('', each)]
 

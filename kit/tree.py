@@ -2,7 +2,8 @@
 """Make linux/ what series/ describes: the base and one branch per topic.
 
 `make tree` insists: it is an error when linux/ holds work that series/ does not. What run, test and
-other verbs stand on (keep) leaves such a linux/ as it is and says so.
+other verbs stand on (keep) leaves such a linux/ as it is and says so. Those that take a tree of the
+user's, too, also leave another commit of series/ checked out (stay).
 """
 from kit.common import BUILD, LINUX, die, say
 from kit.git import git
@@ -12,14 +13,14 @@ from kit.topics import order
 from kit.trees import Lock
 
 
-def main(keep=False):
+def main(keep=False, stay=False):
     if not (LINUX / '.git').exists():
         die('no linux/ here: make tree')
     with Lock(BUILD / 'tree'):
-        synchronize(keep)
+        synchronize(keep, stay)
 
 
-def synchronize(keep):
+def synchronize(keep, stay):
     """See above; one at a time."""
     last = order()[-1]
     if corresponds():
@@ -38,7 +39,7 @@ def synchronize(keep):
             say(f'tree: linux/ is used as it is: {work}')
             return
         die(work)
-    if keep and elsewhere() and unchanged():
+    if stay and elsewhere() and unchanged():
         say(f'tree: linux/ is used as it is, at {elsewhere()}; `make tree` goes back to {last}')
         return
     tips = applied()

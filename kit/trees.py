@@ -11,8 +11,8 @@ import re
 import shutil
 import time
 
-from kit.common import BUILD, HELD, LINUX, TOP, archs, die, host_cpus, output, say, shown
-from kit.git import git, whole_worktree
+from kit.common import BUILD, LINUX, TOP, archs, die, host_cpus, output, say, shown
+from kit.git import git, is_at, whole_worktree
 
 # `own` and `own-base` are of make's LINUX=, which kit/own.py puts in the place of the first two;
 # commits are compiled one by one in a tree for each architecture, side by side
@@ -32,7 +32,10 @@ def source(tree):
     if not (LINUX / '.git').exists():
         die('linux/ is not there: make tree')
     if folder == BUILD / 'base' / 'linux':
-        whole_worktree(tree, folder, git('rev-parse', '--verify', 'base^{commit}').strip())
+        commit = git('rev-parse', '--verify', 'base^{commit}').strip()
+        if not is_at(folder, commit):
+            with Lock(folder.parent):
+                whole_worktree(tree, folder, commit)
     if not (folder / 'Makefile').exists():
         die(f'{shown(folder)} is not there')
     return folder
@@ -43,8 +46,9 @@ def out(arch, flavour, tree):
 
 
 # what kbuild takes from the environment, where somebody may have it for a build of his own
-OF_THE_USER = ('KCFLAGS', 'KCPPFLAGS', 'KAFLAGS', 'LLVM', 'LLVM_IAS', 'W', 'C', 'MAKEFLAGS',
-               'MAKELEVEL', 'KBUILD_OUTPUT', 'KCONFIG_CONFIG')
+OF_THE_USER = ('KCFLAGS', 'KCPPFLAGS', 'KAFLAGS', 'LLVM', 'LLVM_IAS', 'KBUILD_EXTRA_WARN',
+               'KBUILD_CHECKSRC', 'KBUILD_EXTMOD', 'KBUILD_OUTPUT', 'KCONFIG_CONFIG', 'MAKEFLAGS',
+               'GNUMAKEFLAGS', 'MAKELEVEL')
 
 
 def make(machine, folder, src, *goals):
@@ -101,18 +105,17 @@ def stamp_of(machine, *inputs):
 
 
 class Lock:
-    """One build at a time in an output folder; of a verb that was killed, until its build ends."""
+    """One verb at a time in a folder. If it is killed, what it has started there holds the lock."""
 
     def __init__(self, folder):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.file = folder, open(folder / '.lock', 'w', encoding='ascii')
+        os.set_inheritable(self.file.fileno(), True)
 
     def __enter__(self):
         for second in range(3600):
             try:
-                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                HELD.descriptors += (self.file.fileno(),)
-                return
+                return fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if not second:
                     say(f'{shown(self.folder)}: waiting for the verb that works there')
@@ -120,7 +123,8 @@ class Lock:
         return die(f'{shown(self.folder)}: another verb has held it for an hour')
 
     def __exit__(self, *_):
-        HELD.descriptors = HELD.descriptors[:-1]
+        # for whatever has inherited it: children of other threads, a daemon of git's
+        fcntl.flock(self.file, fcntl.LOCK_UN)
         self.file.close()
 
 

@@ -69,7 +69,6 @@ with Lock(work / 'out'):
         self.assertFalse((self.work / 'built').exists())
         with trees.Lock(self.work / 'out'):
             self.assertTrue((self.work / 'built').exists(), 'two builds in one folder')
-        self.assertEqual(common.HELD.descriptors, ())
 
     def test_results_of_a_guest_that_runs_are_kept(self):
         with mock.patch.object(guest, 'RESULTS', self.work), mock.patch.object(guest, 'KEPT', 1):
@@ -93,6 +92,19 @@ class Worktrees(Toy):
             git.whole_worktree('x', folder, self.git('rev-parse', 'HEAD'))
         self.assertEqual((folder / 'a').read_text(), 'a\n')
         self.assertTrue(git.whole(folder))
+
+
+    def test_a_name_that_another_worktree_has_now(self):
+        self.new_toy()
+        one, other = self.work / 'one/linux', self.work / 'other/linux'
+        with mock.patch.object(git, 'LINUX', self.toy):
+            git.whole_worktree('x', one, self.git('rev-parse', 'HEAD'))
+            self.toy.rename(self.work / 'away')
+            self.git('clone', '-q', self.work / 'away', self.toy, cwd=self.work)
+            git.whole_worktree('x', other, self.git('rev-parse', 'HEAD'))
+            self.assertEqual((one / '.git').read_text(), (other / '.git').read_text())
+            self.assertTrue(git.whole(other))
+            self.assertFalse(git.whole(one))
 
 
 class Own(Toy):
@@ -129,9 +141,27 @@ class Own(Toy):
 
     def test_a_checkout_that_was_killed(self):
         self.use()
-        (self.work / 'build/own/linux/.git/index.lock').touch()
+        mine = self.work / 'build/own/linux/.git'
+        (mine / 'index.lock').touch()
         self.commit(a='more\n')
         self.use()
+        # the first one: HEAD is there, no index yet
+        (mine / 'index').rename(mine / 'index.lock')
+        self.use()
+
+    def test_a_clone_that_is_no_repository(self):
+        """git takes the one of a folder above, which is the user's."""
+        self.use()
+        self.git('init', '-q', cwd=self.work)
+        (self.work / 'mine').write_text('mine\n')
+        self.git('add', 'mine', cwd=self.work)
+        self.git('commit', '-q', '-m', 'x', cwd=self.work)
+        (self.work / 'mine').write_text('not committed\n')
+        head = self.git('rev-parse', 'HEAD', cwd=self.work)
+        (self.work / 'build/own/linux/.git/HEAD').write_text('')
+        self.use()
+        self.assertEqual((self.work / 'mine').read_text(), 'not committed\n')
+        self.assertEqual(self.git('rev-parse', 'HEAD', cwd=self.work), head)
 
     def test_a_tree_that_was_moved(self):
         self.use()

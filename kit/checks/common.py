@@ -8,7 +8,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from kit.common import BUILD, archs, host_cpus
-from kit.git import git, whole_worktree
+from kit.git import git, whole, whole_worktree
 from kit.series import applied, patch_files, touched
 from kit.topics import order
 
@@ -75,7 +75,7 @@ def need_patches():
 def checkout(commit, tree):
     """The commit in the worktree, with nothing else in it."""
     commit = git('rev-parse', f'{commit}^{{commit}}').strip()
-    if not (tree / '.git').exists():
+    if not whole(tree):
         with ONE_AT_A_TIME:    # git counts its worktrees
             whole_worktree(tree.parent.name, tree, commit)
     git('checkout', '-q', '--force', '--detach', commit, cwd=tree)

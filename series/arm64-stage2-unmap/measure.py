@@ -8,7 +8,7 @@ whatever else the host does. So two boots at a time do not disturb each other.
 import re
 
 from kit import build, guest
-from kit.common import Pool, die, host_cpus, say
+from kit.common import Pool, die, host_cpus, say, shown
 from kit.measure import digest, journaled, row, selftest
 from kit.qemu import Options
 
@@ -257,17 +257,16 @@ def boot(tree, image, files, mode, cpu):
         if ended.status != guest.OK:
             say(ended.detail)
             die(f'{what}: {ended.message}', ended.status)
-        return ended.results(), ended.accelerator
+        texts = dict(re.findall(r'^## (\d+)\n(.*?)(?=^## |\Z)', ended.results(), re.M | re.S))
+        figures = []
+        for metric, *_, command, read in planned:
+            try:
+                figures.append(read(texts[str(commands.index(command))]))
+            except (KeyError, TypeError):
+                die(f'{what}: no {metric} of `{command}` in {shown(ended.folder / "results")}')
+        return figures, ended.accelerator
 
-    results, accelerator = journaled(what, (repr(options), job, digest(image, *files)), measured)
-    texts = dict(re.findall(r'^## (\d+)\n(.*?)(?=^## |\Z)', results, re.M | re.S))
-    figures = []
-    for metric, *_, command, read in planned:
-        try:
-            figures.append(read(texts[str(commands.index(command))]))
-        except (KeyError, TypeError):
-            die(f'{what}: no {metric} of `{command}` among its results')
-    return figures, accelerator
+    return journaled(what, (repr(options), job, digest(image, *files)), measured)
 
 
 def measure(runs=1, rounds=1):

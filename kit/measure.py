@@ -46,7 +46,8 @@ class Journal:
     def add(self, key, figures):
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.lock, open(self.path, 'a', encoding='ascii') as file:
-            file.write(f'\n{json.dumps([key, figures])}\n')    # there may be half a line before
+            # there may be half a line before
+            file.write(f"\n{json.dumps([key, figures])}\n")
 
     def end(self):
         self.path.unlink(missing_ok=True)
@@ -107,7 +108,8 @@ def selftest(arch, program):
     if 'series' in ROOTS and not selftests.has(tree, program):
         tree = 'series'
     if not selftests.has(tree, program):
-        die(f'{program} is not there to measure with: no topic adds it to what linux/ has checked out')
+        die(f'{program} is not there to measure with: no topic adds it to what linux/ has '
+            'checked out')
     return selftests.build(arch, tree, [program])[program]
 
 

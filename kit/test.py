@@ -55,7 +55,8 @@ def soaked():
     and devices of their own."""
     arch, flavour = os.environ.get('ARCH', ''), os.environ.get('FLAVOUR', '')
     if not flag('FULL') or own.given() or elsewhere() or number('CPUS') or \
-            os.environ.get('IOMMU') or flavour not in ('', 'debug') or not re.search(pattern('TEST'), 'soak'):
+            os.environ.get('IOMMU') or flavour not in ('', 'debug') or \
+            not re.search(pattern('TEST'), 'soak'):
         return []
     return [each for each in archs() if arch in ('', each)]
 

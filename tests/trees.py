@@ -148,6 +148,10 @@ class Own(Toy):
         # the first one: HEAD is there, no index yet
         (mine / 'index').rename(mine / 'index.lock')
         self.use()
+        # what is uncommitted is copied behind it
+        (mine / 'index.lock').touch()
+        (self.toy / 'a').write_text('changed\n')
+        self.use()
 
     def test_a_clone_that_is_no_repository(self):
         """git takes the one of a folder above, which is the user's."""

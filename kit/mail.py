@@ -239,8 +239,8 @@ def main():
     for path in patches:
         finish(path, f'{name} <{mail}>')
     only = os.environ.get('TO')
+    faults = checkpatch.findings(patches, LINUX)
     with ThreadPoolExecutor(host_cpus()) as pool:
-        faults = sum(pool.map(lambda path: checkpatch.findings(path, LINUX), patches), [])
         found = [([only], [])] * len(patches) if only else list(pool.map(recipients, patches))
     for line in faults:
         say(f'  {line.replace(f"{BUILD}/", "build/")}')

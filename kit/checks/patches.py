@@ -52,11 +52,7 @@ def checkpatched():
     `binding` looks after new files."""
     need_patches()
     checkout(series().last, READ)
-
-    def findings(path):
-        return checkpatch.findings(path, READ, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')
-
-    bad = sum(each(findings, series().patches), [])
+    bad = checkpatch.findings(series().patches, READ, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')
     if bad:
         raise Failed('\n'.join(bad).replace(f'{TOP}/', ''))
 

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 from kit import apt
-from kit.common import BUILD, LINUX, TOP, die, output, say, step
+from kit.common import BUILD, LINUX, TOP, Progress, die, output, say, step
 from kit.git import COMMITTER, git, git_command, git_env
 from kit.series import base_file, check_sums, mainline, pinned, version_of
 from kit.trees import Lock
@@ -145,16 +145,16 @@ def from_debian():
 def commit(version):
     """The tree as one commit whose id depends on nothing but the files."""
     git('init', '-q', TREE, cwd=TMP)
-    # a big file goes straight into a pack: 80,000 loose objects would be slower to write and packed
-    # behind the user's back later
-    step(
-        'add to git',
-        git_command(
-            '-c', 'core.bigFileThreshold=1', '-c', 'core.compression=1', 'add', '-A', '-f', '.'
-        ),
-        cwd=TREE,
-        env=git_env(),
-    )
+    progress = Progress('add to git')
+    # one by one: git add compares each file with all that the same command has added
+    for path in sorted(TREE.iterdir()):
+        if path.name != '.git':
+            progress.tick(path.name)
+            # a big file goes straight into a pack: 80,000 loose objects would be slower to write
+            # and packed behind the user's back later
+            git('-c', 'core.bigFileThreshold=1', '-c', 'core.compression=1',
+                'add', '-A', '-f', '--', path.name, cwd=TREE)
+    progress.done()
     tree = git('write-tree', cwd=TREE).strip()
     identity = {
         f'GIT_{who}_{what.upper()}': value

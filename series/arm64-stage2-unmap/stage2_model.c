@@ -15,7 +15,7 @@
 bool has_fwb, has_range;
 struct kvm vm;
 static bool host_ops;
-static unsigned long seed, nr_invalidations, nr_visits, nr_detached;
+static unsigned long seed, nr_invalidations, nr_visits, nr_detached, nr_refills;
 static char *arena;
 static struct {
 	bool used;
@@ -24,6 +24,9 @@ static struct {
 	bool cached;
 	u64 ipa;
 	s8 level;
+	/* The refill that has walked it, and where */
+	unsigned long refill;
+	u64 walked;
 	struct list_head list;
 } meta[ARENA_PAGES];
 /* Level of the leaf that the TLB has for a page, 0 for none; the same of what is mapped */
@@ -55,9 +58,14 @@ static unsigned long any(unsigned long n)
 static void reach(kvm_pte_t *table, u64 ipa, s8 level)
 {
 	u64 granule = kvm_granule_size(level + 1);
+	unsigned long nr = nr_of(table);
 
-	if (!meta[nr_of(table)].used)
+	if (!meta[nr].used)
 		fail("the CPU walks a table that was freed");
+	if (meta[nr].refill == nr_refills && meta[nr].walked == ipa)
+		return;
+	meta[nr].refill = nr_refills;
+	meta[nr].walked = ipa;
 	for (int i = 0; i < PTRS_PER_PTE && ipa < SPACE; i++, ipa += granule) {
 		kvm_pte_t pte = table[i];
 
@@ -78,6 +86,7 @@ static void reach(kvm_pte_t *table, u64 ipa, s8 level)
 
 static void refill(void)
 {
+	nr_refills++;
 	if (pgt.pgd)
 		reach(pgt.pgd, 0, 0);
 	for (int i = 0; i < ARENA_PAGES; i++)
@@ -288,8 +297,10 @@ static void unmap(u64 start, u64 end, kvm_pgtable_stop_fn_t stop)
 		}
 		/* The lock is released: all must be right, before the tables are freed and after. */
 		check_mapped();
-		free_detached(&tables);
-		check_mapped();
+		if (tables.next != &tables) {
+			free_detached(&tables);
+			check_mapped();
+		}
 	}
 }
 

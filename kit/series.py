@@ -251,7 +251,14 @@ def busy():
 
 def uncommitted():
     """Files of linux/ that git does not hold as they are."""
-    return [line[3:] for line in git('--no-optional-locks', 'status', '--porcelain').splitlines()]
+    return [line[3:] for line in git('--no-optional-locks', 'status', '--porcelain',
+                                     '--untracked-files=all').splitlines()]
+
+
+def half_checked_out(name):
+    """Is this file as in the commits that `tree` has made? Then one that was killed wrote it."""
+    path = LINUX / name
+    return path.is_file() and path.read_bytes() == base_file(name, MADE)
 
 
 def own_work():
@@ -289,7 +296,7 @@ def own_work():
         return (
             f'linux/ has commits that series/ has not (branch {", ".join(different)}): make '
             f'export, or take them back')
-    files = uncommitted()
+    files = [name for name in uncommitted() if not half_checked_out(name)]
     if files:
         return (
             f'linux/ has uncommitted changes ({files[0]}{" …" if len(files) > 1 else ""}): '

@@ -44,9 +44,11 @@ def synchronize(keep, stay):
         return
     tips = applied()
     # nothing of linux/ is lost by this: own_work() found all of it in series/ as it was, and git
-    # refuses to overwrite files. If this is killed on the way, the commits are known.
+    # refuses to overwrite files unless a killed `tree` has written them. If this one is killed on
+    # the way, the commits are known.
+    force = ['--force'] if uncommitted() else []
     git('update-ref', MADE, tips[last])
-    done = git('checkout', '--quiet', '--detach', tips[last], check=False)
+    done = git('checkout', '--quiet', *force, '--detach', tips[last], check=False)
     if done.returncode:
         die(f'{done.stderr.strip().splitlines()[0]} (git checkout in linux/)')
     old = [topic for topic in load_state() if topic not in tips]

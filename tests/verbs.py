@@ -337,6 +337,24 @@ class Verbs(unittest.TestCase):
 
     # killed
 
+    def test_half_a_checkout(self):
+        """What a killed `tree` has written is no work of the user's; what differs from it is."""
+        self.two_topics()
+        shutil.rmtree(self.linux)
+        self.good('base')
+        self.good('tree')
+        self.git('checkout', '-q', '--detach', 'base')
+        self.git('branch', '-q', '-D', 'one', 'two')
+        (self.linux / '.git/series-state').unlink()
+        self.git('checkout', '-q', 'refs/series/made', '--', '.')
+        self.git('reset', '-q')
+        (self.linux / 'kernel/new.c').write_text('mine\n')
+        self.bad('tree', says='uncommitted changes (kernel/new.c)')
+        self.assertEqual((self.linux / 'kernel/new.c').read_text(), 'mine\n')
+        (self.linux / 'kernel/new.c').write_text('new\n')
+        self.good('tree')
+        self.assertEqual(self.git('status', '--porcelain'), '')
+
     def killed(self, after, *words):
         """The verb killed after so many seconds; a step of it goes on, and the next one waits."""
         env = {'PATH': os.environ['PATH'], 'HOME': str(self.home), 'KIT_NO_SETUP': '1',
@@ -352,14 +370,15 @@ class Verbs(unittest.TestCase):
                 os.killpg(verb.pid, signal.SIGKILL)
 
     def called_again(self, verb):
-        """A git that was killed while it wrote to linux/ leaves a lock, or half of a checkout: the
-        next says so, and it is for the user to clear that away."""
+        """A git that was killed while it wrote to linux/ leaves a lock, or half of a file: the next
+        says so, and it is for the user to clear that away."""
         done = self.verb(verb)
         if done.returncode:
             self.assertRegex(done.stderr, r"\.lock'|uncommitted changes")
             for lock in (self.linux / '.git').rglob('*.lock'):
                 lock.unlink()
             self.git('reset', '-q', '--hard')
+            self.git('clean', '-qfd')
             self.good(verb)
 
     def killed_at_random(self, verb, prepare):

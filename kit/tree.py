@@ -7,8 +7,8 @@ user's, too, also leave another commit of series/ checked out (stay).
 """
 from kit.common import BUILD, LINUX, die, say
 from kit.git import git
-from kit.series import (MADE, applied, corresponds, elsewhere, load_state, own_work, save_state,
-                        unchanged, uncommitted)
+from kit.series import (MADE, applied, corresponds, elsewhere, half_checked_out, load_state,
+                        own_work, save_state, unchanged, uncommitted)
 from kit.topics import order
 from kit.trees import Lock
 
@@ -44,9 +44,11 @@ def synchronize(keep, stay):
         return
     tips = applied()
     # nothing of linux/ is lost by this: own_work() found all of it in series/ as it was, and git
-    # refuses to overwrite files unless a killed `tree` has written them. If this one is killed on
-    # the way, the commits are known.
-    force = ['--force'] if uncommitted() else []
+    # refuses to overwrite files unless a killed `tree` has written all that is uncommitted: asked
+    # again here, as applying takes time for an edit. If this one is killed on the way, the commits
+    # are known.
+    files = uncommitted()
+    force = ['--force'] if files and all(map(half_checked_out, files)) else []
     git('update-ref', MADE, tips[last])
     done = git('checkout', '--quiet', *force, '--detach', tips[last], check=False)
     if done.returncode:

@@ -34,7 +34,7 @@ bench:    ## a topic measured and recorded: series/TOPIC/bench.json, picture, ta
 check:    ## everything static: applies, round trip, each patch compiles, mail [CHECK=names FULL=1]
 	@sh kit/start.sh check
 
-mail:    ## a topic as mail, into an mbox; SEND=1 sends it [TOPIC= TO= LINUX=tree with the tag]
+mail:    ## a topic as mail, into an mbox; SEND=1 sends it [TOPIC= PATCH= TO= LINUX=tree with the tag]
 	@sh kit/start.sh mail
 
 tree:    ## linux/ made from series/ (refuses to lose work there) [LINUX=/path/to/a/v7.3.y/tree]

@@ -22,7 +22,7 @@ VERBS = {
     'bench': Verb('bench', 'main', 'TOPIC PART RUNS ROUNDS FULL', 'series'),
     # it makes linux/ itself, beside its first checks
     'check': Verb('checks', 'main', 'LINUX CHECK FULL'),
-    'mail': Verb('mail', 'main', 'LINUX TOPIC TO SEND', 'series'),
+    'mail': Verb('mail', 'main', 'LINUX TOPIC PATCH TO SEND', 'series'),
     'tree': Verb('tree', 'main', 'LINUX', 'base'),
     'export': Verb('export', 'main'),
     'deps': Verb('deps', 'main', 'ARCH FULL'),

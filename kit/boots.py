@@ -3,31 +3,39 @@
 once.
 
 A boot is a table with `arch`, `flavour`, fields of qemu.Options and `test`, a list of tables:
-program or kunit, name, arguments, environment, tap, timeout, skips (see CONTRIBUTING.md).
+program, kunit or reproducer, name, arguments, environment, tap, timeout, skips (see
+CONTRIBUTING.md). A test with `base` also runs on the base, where it has to fail: see on_base().
 """
 import dataclasses
 import re
 from pathlib import Path
 
-from kit import topics
+from kit import reproduce, topics
 from kit.common import check_keys, die
 from kit.qemu import Options
 
 FIELDS = {field.name: field for field in dataclasses.fields(Options) if field.name != 'limits'}
 BOOT = {*FIELDS, 'arch', 'flavour', 'full', 'alone', 'variants', 'programs', 'test'}
 ELSEWHERE = {'test': '', 'reason': 'the machine is not the one that topic.toml asks for'}
-TEST = {'program', 'kunit', 'arguments', 'environment', 'name', 'tap', 'timeout', 'skips'}
+TEST = {'program', 'kunit', 'reproducer', 'arguments', 'environment', 'name', 'tap', 'timeout',
+        'skips', 'base'}
+KINDS = 'program', 'kunit', 'reproducer'
 
 
-def tests_of(where, boot):
+def tests_of(topic, boot):
     """The boot's tests; `programs` are those that say nothing but their exit status."""
+    where = f'series/{topic}/topic.toml'
     tests = [dict(test) for test in boot.get('test', [])]
     tests += [{'program': program, 'tap': False} for program in boot.get('programs', [])]
     for test in tests:
         check_keys(where, test, TEST)
-        if ('program' in test) == ('kunit' in test):
-            die(f'{where}: a test is a `program` or a `kunit` suite: {test}')
-        test.setdefault('name', test.get('kunit') or Path(test.get('program', '')).name)
+        kinds = [kind for kind in KINDS if kind in test]
+        if len(kinds) != 1:
+            die(f'{where}: a test is one of {" ".join(KINDS)}: {test}')
+        if kinds == ['reproducer']:
+            test.update(topic=topic, tap=False,
+                        file=reproduce.file_name(topic, test['reproducer']))
+        test.setdefault('name', Path(test[kinds[0]]).name)
     return tests
 
 
@@ -55,7 +63,7 @@ def merged(asked, machine=None):
             check_keys(where, variant, FIELDS)
             kept = ('variants', 'programs', 'test')
             what = {**{key: value for key, value in boot.items() if key not in kept}, **variant}
-            tests = tests_of(where, boot)
+            tests = tests_of(topic, boot)
             if machine:
                 what = on_machine(what, machine)
                 tests = [{**test, 'skips': [ELSEWHERE]} for test in tests]
@@ -66,9 +74,21 @@ def merged(asked, machine=None):
     return list(found.values())
 
 
+def on_base(asked):
+    """The boots of the base kernel: of each that was asked for, the tests that have to fail there.
+    They are not merged: what fails may take the kernel with it."""
+    found = []
+    for topic, boot in asked:
+        if tests := [test for test in boot.get('test', []) if 'base' in test]:
+            alone = {**boot, 'programs': [], 'test': tests}
+            found += [{**each, 'tree': 'base'} for each in merged([(topic, alone)])]
+    return found
+
+
 def chosen(arch='', flavour='', pattern='', full=False, machine=None):
-    """The boots with those of their tests that were asked for; machine: see merged()."""
-    boots = merged(topics.boots(), machine)
+    """The boots with those of their tests that were asked for; machine: see merged(). Those of the
+    base kernel have 'tree'."""
+    boots = merged(topics.boots(), machine) + ([] if machine else on_base(topics.boots()))
     for boot in boots:
         boot['test'] = [test for test in boot['test'] if re.search(pattern, test['name'])]
     return [boot for boot in boots if boot['test'] and arch in ('', boot['arch'])

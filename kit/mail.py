@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A topic as mail: cover letter, To and Cc per patch, Signed-off-by of whoever sends.
+"""A topic as mail: cover letter, To and Cc per patch, Signed-off-by of whoever sends. If topic.toml
+says `single`, each patch is a mail of its own, without a cover letter.
 
-From the environment: TOPIC= (needed when there are several), TO= (to this address only, a trial),
-SEND=1 (sends with git send-email; otherwise the mail is written as an mbox below build/mail and
-nothing leaves), LINUX= or STABLE_GIT= (a git tree that has the base's tag: the base-commit is the
-one everybody knows).
+From the environment: TOPIC= (needed when there are several), PATCH= (of a `single` topic only the
+patches with this in their file name), TO= (to this address only, a trial), SEND=1 (sends with git
+send-email; otherwise the mail is written as an mbox below build/mail and nothing leaves), LINUX= or
+STABLE_GIT= (a git tree that has the base's tag: the base-commit is the one everybody knows).
 """
+import dataclasses
 import os
 import re
 import shutil
@@ -13,11 +15,23 @@ from concurrent.futures import ThreadPoolExecutor
 from email.header import Header
 from pathlib import Path
 
-from kit import checkpatch, measure, table
+from kit import checkpatch, measure, single, table
 from kit.common import BUILD, LINUX, SERIES, TOP, die, flag, host_cpus, output, say, step
 from kit.git import git, remove
-from kit.series import apply, corresponds, format_patches, pinned, ranges
-from kit.topics import after, order
+from kit.series import apply, corresponds, format_patches, patch_files, pinned, ranges
+from kit.topics import after, is_single, order
+
+# trailers of people who get the patch beside those whom get_maintainer names
+CREDITS = 'Cc', 'Reported-by', 'Suggested-by', 'Originally-by', 'Co-developed-by', 'Reviewed-by'
+
+
+@dataclasses.dataclass(frozen=True)
+class Posting:
+    """What is mailed at once."""
+    name: str              # of its tags and files: TOPIC, or TOPIC/PATCH
+    first: str             # the commit below
+    last: str
+    letter: tuple | None   # subject and text of the cover letter
 
 
 def sender():
@@ -32,10 +46,10 @@ def sender():
     return name, mail
 
 
-def last_sent(topic):
-    """The version last sent, or 0."""
+def last_sent(name):
+    """The version of a posting that was last sent, or 0."""
     tags = re.findall(
-        rf'^sent/{re.escape(topic)}/v(\d+)$', git('tag', '--list', f'sent/{topic}/v*'), re.M
+        rf'^sent/{re.escape(name)}/v(\d+)$', git('tag', '--list', f'sent/{name}/v*'), re.M
     )
     return max(map(int, tags), default=0)
 
@@ -62,8 +76,15 @@ def results(topic):
     return f'(not measured yet: make bench TOPIC={topic})'
 
 
+def credited(path):
+    """Those whom the patch's own trailers name."""
+    trailers = git('interpret-trailers', '--parse', path).splitlines()
+    found = [re.fullmatch(r'([\w-]+): (.*?<?\S+@[^\s>]+>?)(\s*#.*)?', line) for line in trailers]
+    return [each[2] for each in found if each and each[1] in CREDITS]
+
+
 def recipients(path):
-    """To (maintainers) and Cc (reviewers, lists) of one patch."""
+    """To (maintainers) and Cc (reviewers, lists, who is credited) of one patch."""
     text = output(
         ['perl', 'scripts/get_maintainer.pl', '--no-git', '--no-git-fallback', '--rolestats', path],
         cwd=LINUX,
@@ -72,7 +93,13 @@ def recipients(path):
     # "A Name (Firm)" <address> (role:SECTION)
     for who, role in re.findall(r'^(.*@\S+) \(([^:()]*).*\)$', text, re.M):
         (cc if role == 'reviewer' or role.endswith('list') else to).append(who.strip())
-    return to, cc
+    there = {address_of(who) for who in (*to, *cc)}
+    return to, cc + [who for who in credited(path) if address_of(who) not in there]
+
+
+def address_of(who):
+    """The address in `A Name <address>`."""
+    return re.sub(r'.*<(.*)>', r'\1', who).strip().lower()
 
 
 def alone(topic):
@@ -165,42 +192,37 @@ def topic_given():
     return topic
 
 
-def write_patches(topic, version, who, text, first, last):
-    """The topic as git format-patch writes it, in a folder of its own: (letter, patches)."""
-    folder = BUILD / 'mail' / f'{topic}-v{version}'
+def write_patches(posting, version, who):
+    """The posting as git format-patch writes it, in a folder of its own: (letter or None,
+    patches)."""
+    folder = BUILD / 'mail' / f'{posting.name}-v{version}'
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     name, mail = who
-    more = ['--cover-letter', '--numbered', '--thread=shallow', f'--from={name} <{mail}>',
-            '--base=base']
+    more = [f'--from={name} <{mail}>', '--base=base']
+    if posting.letter:
+        more += ['--cover-letter', '--numbered', '--thread=shallow']
     if version > 1:
-        before = f'sent/{topic}/v{version - 1}'
-        if not re.search(rf'^(Changes|v{version}\b)', text, re.M):
-            say(f'mail: note: series/{topic}/cover.md does not say what has changed '
+        before = f'sent/{posting.name}/v{version - 1}'
+        if posting.letter and not re.search(rf'^(Changes|v{version}\b)', posting.letter[1], re.M):
+            say(f'mail: note: series/{posting.name}/cover.md does not say what has changed '
                 f'(Changes since v{version - 1}:)')
         more += [f'--reroll-count={version}', f'--range-diff={before}-base..{before}']
     # the cover letter's author is git's committer
-    format_patches(first, last, folder, *more,
+    format_patches(posting.first, posting.last, folder, *more,
                    env={'GIT_COMMITTER_NAME': name, 'GIT_COMMITTER_EMAIL': mail})
-    letter, *patches = sorted(folder.glob('*.patch'))
-    return letter, patches
+    files = sorted(folder.glob('*.patch'))
+    return (files[0], files[1:]) if posting.letter else (None, files)
 
 
-def fill_letter(letter, patches, subject, text, name, authors):
-    """Subject, text, base-commit and headers of the cover letter."""
+def fill_letter(letter, patches, text, name, authors):
+    """Subject, text and headers of the cover letter."""
     content = letter.read_text(errors='surrogateescape')
     for author in authors:
         if unreachable(author):    # in the shortlog
             content = content.replace(f'\n{author.rpartition(" <")[0]} (', f'\n{name} (')
-    content = content.replace('*** SUBJECT HERE ***', header(subject))
-    content = content.replace('*** BLURB HERE ***', text)
-    version = pinned()[0]
-    if commit := upstream(version):
-        content = re.sub(r'^base-commit: .*$', f'base-commit: {commit}', content, count=1,
-                         flags=re.M)
-    else:
-        say(f'mail: note: base-commit is the commit of v{version} in linux/, which nobody else '
-            f'has: LINUX= a git tree with the tag v{version}')
+    content = content.replace('*** SUBJECT HERE ***', header(text[0]))
+    content = content.replace('*** BLURB HERE ***', text[1])
     # git leaves the name in a cover letter's From: unencoded
     mine = re.search(r'^From: .*$', patches[0].read_text(errors='surrogateescape'), re.M)[0]
     content = re.sub(r'^From: .*$', lambda _: mine, content, count=1, flags=re.M)
@@ -211,31 +233,81 @@ def fill_letter(letter, patches, subject, text, name, authors):
     letter.write_text(content, errors='surrogateescape')
 
 
+def name_base(path, commit):
+    """The base-commit that others have, in the mail that names one."""
+    text = path.read_text(errors='surrogateescape')
+    path.write_text(re.sub(r'^base-commit: .*$', f'base-commit: {commit}', text, count=1,
+                           flags=re.M), errors='surrogateescape')
+
+
 def address(letter, patches, found):
-    """To and Cc into each mail; the cover letter goes to all. Returns its (to, cc)."""
+    """To and Cc into each mail; the cover letter goes to all. Returns all (to, cc)."""
     everyone, others = [], []
     for to, cc in found:
         everyone += [who for who in to if who not in everyone]
         others += [who for who in cc if who not in others]
     groups = dict(zip(patches, found))
-    groups[letter] = everyone, [who for who in others if who not in everyone]
+    whole = everyone, [who for who in others if who not in everyone]
+    if letter:
+        groups[letter] = whole
     for path, (to, cc) in groups.items():
         text = path.read_text(errors='surrogateescape')
         lines = address_lines('To', to) + address_lines('Cc', cc)
         path.write_text(text.replace('\n\n', f'\n{lines}\n', 1), errors='surrogateescape')
-    return groups[letter]
+    return whole
+
+
+def postings(topic):
+    """What is mailed of the topic."""
+    words = os.environ.get('PATCH', '')
+    if not is_single(topic):
+        if words:
+            die(f'PATCH={words}: {topic} is mailed as a whole')
+        first, last = alone(topic)
+        if not git('rev-list', f'{first}..{last}').strip():
+            die(f'topic {topic} has no patches')
+        return [Posting(topic, first, last, cover(topic))]
+    wanted = [path for path in patch_files(topic) if words in path.name]
+    if not wanted:
+        die(f'PATCH={words}: no patch of {topic} has that in its name' if words
+            else f'topic {topic} has no patches')
+    return [Posting(f'{topic}/{re.sub("^[0-9]+-", "", path.stem)}', *single.commits(topic)[path],
+                    None) for path in wanted]
 
 
 def main():
-    topic, (name, mail) = topic_given(), sender()
-    first, last = alone(topic)
-    if not git('rev-list', f'{first}..{last}').strip():
-        die(f'topic {topic} has no patches')
-    subject, text = cover(topic)
-    version = last_sent(topic) + 1
-    letter, patches = write_patches(topic, version, (name, mail), text, first, last)
-    authors = set(git('log', '--format=%an <%ae>', f'{first}..{last}').splitlines())
-    fill_letter(letter, patches, subject, text, name, authors)
+    topic, who, number = topic_given(), sender(), pinned()[0]
+    base = upstream(number)
+    if not base:
+        say(f'mail: note: base-commit is the commit of v{number} in linux/, which nobody else '
+            f'has: LINUX= a git tree with the tag v{number}')
+    written = [write(posting, last_sent(posting.name) + 1, who, base)
+               for posting in postings(topic)]
+    faults = sum((faults for *_, faults in written), [])
+    if faults:
+        die(f'nothing was sent: checkpatch --strict finds {len(faults)} faults (above)')
+    if not flag('SEND'):
+        say('mail: nothing was sent (SEND=1 sends)')
+        return
+    if unreachable(who[1]):
+        die(f'nothing was sent: nobody can answer to {who[1]} (git config user.email)')
+    for posting, version, files, _ in written:
+        send(files)
+        if not os.environ.get('TO'):    # a trial is no version
+            git('tag', f'sent/{posting.name}/v{version}-base', f'{posting.first}^{{commit}}')
+            git('tag', f'sent/{posting.name}/v{version}', f'{posting.last}^{{commit}}')
+            say(f'mail: sent; kept as the tag sent/{posting.name}/v{version} in linux/')
+
+
+def write(posting, version, who, base):
+    """The posting as an mbox: (posting, version, its mails, what checkpatch finds)."""
+    name, mail = who
+    letter, patches = write_patches(posting, version, who)
+    authors = set(git('log', '--format=%an <%ae>', f'{posting.first}..{posting.last}').splitlines())
+    if letter:
+        fill_letter(letter, patches, posting.letter, name, authors)
+    if base:
+        name_base(letter or patches[0], base)
     for path in patches:
         finish(path, f'{name} <{mail}>')
     only = os.environ.get('TO')
@@ -245,23 +317,13 @@ def main():
     for line in faults:
         say(f'  {line.replace(f"{BUILD}/", "build/")}')
     to, cc = address(letter, patches, found)
-    mbox = letter.parent.with_suffix('.mbox')
-    mbox.write_bytes(b'\n'.join(path.read_bytes() for path in (letter, *patches)))
-    say(f'mail: {topic} v{version}, {len(patches)} patches and the cover letter in '
-        f'{mbox.relative_to(TOP)}')
+    mails = [*([letter] if letter else []), *patches]
+    mbox = patches[0].parent.with_name(f'{patches[0].parent.name}.mbox')
+    mbox.write_bytes(b'\n'.join(path.read_bytes() for path in mails))
+    what = f'{len(patches)} patches and the cover letter' if letter else 'one patch'
+    say(f'mail: {posting.name} v{version}, {what} in {mbox.relative_to(TOP)}')
     say(f'mail: as {name} <{mail}>, to {len(to)}, cc {len(cc)}: {", ".join([*to, *cc])}')
-    if faults:
-        die(f'nothing was sent: checkpatch --strict finds {len(faults)} faults (above)')
-    if not flag('SEND'):
-        say('mail: nothing was sent (SEND=1 sends)')
-        return
-    if unreachable(mail):
-        die(f'nothing was sent: nobody can answer to {mail} (git config user.email)')
-    send([letter, *patches])
-    if not only:    # a trial is no version
-        git('tag', f'sent/{topic}/v{version}-base', f'{first}^{{commit}}')
-        git('tag', f'sent/{topic}/v{version}', f'{last}^{{commit}}')
-        say(f'mail: sent; kept as the tag sent/{topic}/v{version} in linux/')
+    return posting, version, mails, faults
 
 
 def send(files):

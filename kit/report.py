@@ -35,8 +35,10 @@ def command_of(test):
         return (f'if [ -d {folder} ]; then echo 1 > {folder}/run && cat {folder}/results; '
                 f'else echo "no KUnit suite {name}"; false; fi')
     plain = '' if test.get('tap', True) else f'plain {name} '
-    program = Path(test['program']).name
-    words = test.get('environment', ''), f'{plain}/job/{program}', test.get('arguments', '')
+    file = f'/job/{test["file"] if "file" in test else Path(test["program"]).name}'
+    if file.endswith('.ko'):
+        file = f'insmod {file}'
+    words = test.get('environment', ''), f'{plain}{file}', test.get('arguments', '')
     return ' '.join(filter(None, words))
 
 
@@ -87,6 +89,26 @@ class Report:
             counts += Counter(passed=passed, skipped=skipped, failed=len(failures))
             for name, why, log in failures:
                 print(f'FAILED {name}: {why}', *(f'    {text}' for text in log), sep='\n')
+        return counts
+
+
+class Failing(Report):
+    """Of the base kernel, whose tests have to fail as topic.toml says (`base`): in what the test or
+    the console said is what shows the bug."""
+
+    def verdict_of(self, console):
+        """Counter of passed and failed, with a line for each test."""
+        counts = Counter()
+        for test, lines in zip(self.tests, self.output):
+            name, text = test['name'], '\n'.join([*(lines or []), console])
+            found = re.search(test['base'], text)
+            counts['passed' if found else 'failed'] += 1
+            if found:
+                line = text[text.rfind('\n', 0, found.start()) + 1:].partition('\n')[0]
+                print(f'  ok     {name} fails on the base: {line.strip()}', flush=True)
+            else:
+                print(f'FAILED {name}: nothing on the base is like base = {test["base"]!r}',
+                      *(f'    {line}' for line in (lines or [])[-10:]), sep='\n')
         return counts
 
 

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import re
 import shutil
+from email.header import decode_header, make_header
 from pathlib import Path
 
 from kit.common import BUILD, LINUX, SERIES, TOP, Progress, die, say
@@ -342,11 +343,13 @@ def unchanged():
 
 
 def patch_subject(path):
-    """The subject of a patch file, for messages."""
+    """The subject of a patch file."""
     match = re.search(
         r'^Subject: (?:\[[^]]*\] )?(.*(?:\n[ \t].*)*)', path.read_text(errors='replace'), re.M
     )
-    return ' '.join(match[1].split()) if match else path.name
+    if not match:
+        return path.name
+    return ' '.join(str(make_header(decode_header(match[1]))).split())
 
 
 def touched(first, last, *more):
@@ -371,45 +374,42 @@ def stopped_at(folder):
     return int(file.read_text()) if file.exists() else 1
 
 
+def am(folder, paths, merge='--3way'):
+    """git am of patches in a worktree, all in one go: each start reads and writes the index of
+    90,000 files. None, or (the patch that does not apply, ' (its file)', what git said)."""
+    done = git('am', '--quiet', merge, '--committer-date-is-author-date', '--no-gpg-sign',
+               '--no-signoff', '--keep-cr', '--no-scissors', '--patch-format=mbox',
+               '--whitespace=nowarn', *paths, cwd=folder, check=False)
+    if not done.returncode:
+        return None
+    text = done.stdout + done.stderr
+    found = re.search(r'CONFLICT .* in (\S+)|error: patch failed: (\S+)|error: (\S+): does not',
+                      text)
+    where = f' ({next(filter(None, found.groups()))})' if found else ''
+    return paths[stopped_at(folder) - 1], where, text
+
+
+def files_of(paths):
+    """The files that patches name."""
+    found = set()
+    for path in paths:
+        for names in re.findall(r'^diff --git a/(\S+) b/(\S+)$', path.read_text(errors='replace'),
+                                re.M):
+            found.update(names)
+    return found
+
+
 def apply(folder, names=None):
     """Apply series/, or only some topics of it, in a worktree of its own; {topic: commit}."""
     names = names or order()
-    patches = [(topic, path) for topic in names for path in patch_files(topic)]
-    paths = set()
-    for _, path in patches:
-        paths.update(
-            re.findall(r'^diff --git a/(\S+) b/\S+$', path.read_text(errors='replace'), re.M)
-        )
-        paths.update(
-            re.findall(r'^diff --git a/\S+ b/(\S+)$', path.read_text(errors='replace'), re.M)
-        )
-    sparse_worktree(folder, paths or {'Makefile'})
+    patches = [path for topic in names for path in patch_files(topic)]
+    sparse_worktree(folder, files_of(patches) or {'Makefile'})
     progress, tips = Progress(f'apply series/{names[0] if len(names) == 1 else ""}'), {}
     for topic in names:
         progress.tick(topic)
         paths = patch_files(topic)
-        # all in one go: each start reads and writes the index of 90,000 files
-        done = git(
-            'am',
-            '--quiet',
-            '--3way',
-            '--committer-date-is-author-date',
-            '--no-gpg-sign',
-            '--no-signoff',
-            '--keep-cr',
-            '--no-scissors',
-            '--patch-format=mbox',
-            '--whitespace=nowarn',
-            *paths,
-            cwd=folder,
-            check=False,
-        )
-        if done.returncode:
-            path, text = paths[stopped_at(folder) - 1], done.stdout + done.stderr
-            where = re.search(
-                r'CONFLICT .* in (\S+)|error: patch failed: (\S+)|error: (\S+): does not', text
-            )
-            where = f' ({next(w for w in where.groups() if w)})' if where else ''
+        if failed := am(folder, paths):
+            path, where, text = failed
             note = ''
             version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
             if 'No space left' in text:

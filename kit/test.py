@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make test: boots what the topics ask for and runs their selftests and KUnit suites, and for some
-minutes the workloads of all topics at once.
+minutes the workloads of all topics at once. Reproducers of bugs of the base run on the base, too,
+where they have to show them.
 
 Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 a test failed, 2 a guest was lost,
 3 a kernel splat.
@@ -9,7 +10,7 @@ import os
 import re
 from collections import Counter
 
-from kit import boots, build, guest, own, report, selftests, soak
+from kit import boots, build, console, guest, own, report, reproduce, selftests, soak
 from kit.common import (Pool, archs, die, flag, host_cpus, host_memory, load_machine, number,
                         pattern, say, shown)
 from kit.git import git
@@ -23,7 +24,10 @@ MINUTES = 5    # of the workloads of all topics, on each architecture
 
 
 def there(test):
-    """Has the tree the test? One of the user's own may lack what the series adds."""
+    """Has the tree the test? One of the user's own may lack what the series adds, and has the bugs
+    of the base that it does not fix."""
+    if 'reproducer' in test:
+        return False
     if 'program' in test:
         return selftests.has('patched', test['program'])
     return not git('grep', '-qF', f'"{test["kunit"]}"', '--', '*.[ch]',
@@ -45,7 +49,7 @@ def plan():
         if missing:
             say(f'test: this tree has not: {" ".join(sorted(missing))}')
         planned = [{**boot, 'test': [test for test in boot['test'] if test['name'] not in missing]}
-                   for boot in planned]
+                   for boot in planned if 'tree' not in boot]
     return sorted((boot for boot in planned if boot['test']),
                   key=lambda boot: not boot['flavour'].startswith('debug'))
 
@@ -69,24 +73,35 @@ def run_soak(arch):
 
 def prepare(boot):
     """Builds what the boot needs: (image, the tests' programs)."""
-    image = build.build(boot['arch'], boot['flavour'], 'patched')
+    arch, flavour, tree = boot['arch'], boot['flavour'], boot.get('tree', 'patched')
+    image = build.build(arch, flavour, tree)
+    files = [reproduce.build(arch, flavour, tree, test['topic'], test['reproducer'])
+             for test in boot['test'] if 'reproducer' in test]
     programs = sorted({test['program'] for test in boot['test'] if 'program' in test})
-    files = selftests.build(boot['arch'], 'patched', programs).values()
-    return image, [*files, selftests.keep_vm(boot['arch'])]
+    # the base's kernel runs the programs of the series
+    files += selftests.build(arch, 'patched', programs).values()
+    return image, [*files, selftests.keep_vm(arch)]
 
 
 def run_boot(boot, image, files):
     """(Counter, guest status) of one boot; prints its results."""
-    kernel, tests = f'{boot["arch"]} {boot["flavour"]}', boot['test']
-    options, results = boots.options_of(boot), report.Report(tests)
+    kernel, tests, on_base = f'{boot["arch"]} {boot["flavour"]}', boot['test'], 'tree' in boot
+    options = boots.options_of(boot)
+    results = report.Failing(tests) if on_base else report.Report(tests)
     options.append = f'{guest.PATIENT} {options.append}'
     options.limits.silence = max(test.get('timeout', 360) for test in tests)
     options.limits.boot, options.limits.total = 300, 3600    # other guests run meanwhile
+    kernel += ' base' if on_base else ''
     say(f'{kernel}: {len(tests)} test program(s)')
     ended = guest.run_guest(boot['arch'], image, report.job_of(tests), files, options,
                             name=f'test-{kernel.replace(" ", "-")}', on_line=results.line)
-    counts = results.verdict()
-    if ended.status in (guest.LOST, guest.SPLAT):
+    if on_base:    # a splat or a lost guest may be what has to happen
+        text = console.read(ended.folder / 'console')
+        counts = results.verdict_of(f'{text}\n{ended.message}')
+        status = guest.FAILED if counts['failed'] else guest.OK
+    else:
+        counts, status = results.verdict(), ended.status
+    if status in (guest.LOST, guest.SPLAT):
         print(f'FAILED {kernel}: {ended.message}\n{ended.detail}')
         counts['failed'] += 1
     boot_seconds = f'{ended.boot_seconds:.1f}' if ended.boot_seconds else '-'
@@ -96,7 +111,7 @@ def run_boot(boot, image, files):
         f'{ended.seconds:.0f} s in all{lockdep[ended.lockdep]}; {shown(ended.folder)}',
         flush=True,
     )
-    return counts, ended.status
+    return counts, status
 
 
 def worse(one, other):

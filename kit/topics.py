@@ -8,7 +8,7 @@ import importlib.util
 
 from kit.common import SERIES, check_keys, die, read_toml, shown
 
-KEYS = {'after', 'suites', 'programs', 'config', 'boot', 'compile'}
+KEYS = {'after', 'single', 'needs', 'suites', 'programs', 'config', 'boot', 'compile'}
 COMPILE = {'name', 'arch', 'kernel_arch', 'cross_compile', 'compiler', 'symbols', 'without', 'also',
            'full'}
 
@@ -44,6 +44,16 @@ def after(topic):
             'series/order')
     return [name for name in names
             if name in wanted or any(name in after(each) for each in wanted)]
+
+
+def is_single(topic):
+    """Is each of its patches mailed by itself, without a cover letter?"""
+    return settings(topic).get('single', False)
+
+
+def needs(topic):
+    """{subject of a patch: subjects of those that it does not apply without}, of such a topic."""
+    return settings(topic).get('needs', {})
 
 
 def boots():

@@ -52,10 +52,39 @@ class Merging(unittest.TestCase):
         self.assertEqual([each.get('cpus') for each in found], [None, 4])
         self.assertEqual(found[0]['test'], [{'program': 'mm/a', 'tap': False, 'name': 'a'}])
 
+    def test_what_has_to_fail_on_the_base(self):
+        tests = [{'kunit': 'a', 'base': 'WARNING'}, {'kunit': 'b'}]
+        found = boots.on_base([('x', boot(tests, variants=[{}, {'cpus': 4}])),
+                               ('y', boot([{'kunit': 'b'}]))])
+        self.assertEqual([(each['tree'], each.get('cpus'), [test['name'] for test in each['test']])
+                          for each in found], [('base', None, ['a']), ('base', 4, ['a'])])
+
     def test_unknown_keys(self):
         for wrong in (boot([], cpu=1), boot([{'kunit': 'a', 'skip': []}]), boot([{}])):
             with self.assertRaises(SystemExit):
                 boots.merged([('x', wrong)])
+
+
+class Failing(unittest.TestCase):
+    def counts_of(self, said, console):
+        results = report.Failing([{'name': 'a', 'base': r'KASAN: .* in x'}])
+        for line in ('## begin 0', *said, '## end 0 1'):
+            results.line(line)
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            return results.verdict_of(console), out.getvalue()
+
+    def test_the_console_shows_the_bug(self):
+        counts, said = self.counts_of(['ok 1 a'], 'up\n[1] BUG: KASAN: use-after-free in x\ndown')
+        self.assertEqual((counts['passed'], counts['failed']), (1, 0))
+        self.assertIn('a fails on the base: [1] BUG: KASAN: use-after-free in x\n', said)
+
+    def test_the_program_shows_it(self):
+        self.assertEqual(self.counts_of(['# KASAN: as if in x'], '')[0]['passed'], 1)
+
+    def test_the_base_without_the_bug(self):
+        counts, said = self.counts_of(['not ok 1 a'], 'BUG: KASAN: in y')
+        self.assertEqual((counts['passed'], counts['failed']), (0, 1))
+        self.assertIn('nothing on the base is like base =', said)
 
 
 class Bench(unittest.TestCase):

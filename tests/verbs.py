@@ -495,6 +495,43 @@ class Verbs(unittest.TestCase):
         self.assertEqual((bool(status), mails), (True, []), said)
         self.assertIn('after: three is not before it in series/order', said)
 
+    def test_mail_of_patches_one_by_one(self):
+        self.mailable()
+        self.commit('kernel/b.c', 'line 9\n', 'LINE 9\n',
+                    'b: third\n\nWhy.\n\nSuggested-by: A Friend <friend@example.com>')
+        self.commit('kernel/new.c', 'line 9\n', 'LINE 9\n', 'new: fourth\n\nWhy.')
+        self.good('export')
+        settings = self.top / 'series/two/topic.toml'
+        settings.write_text('single = true\n')
+        status, said, mails = self.mail()
+        self.assertEqual((bool(status), mails), (True, []), said)
+        self.assertIn('0003-new-fourth.patch does not apply to the base alone', said)
+        second = 'new: second, with ümlaut and an exceedingly long subject to be folded'
+        settings.write_text(f'single = true\n[needs]\n"new: fourth" = ["{second}"]\n')
+        status, said, mails = self.mail()
+        self.assertEqual((status, len(mails)), (0, 3), said)
+        for _, data in mails:
+            self.assertIn(f'base-commit: {self.git("rev-parse", "base")}'.encode(), data)
+            self.assertRegex(data, rb'\nSubject: (=\?UTF-8|\[PATCH\] )')
+            self.assertNotIn(b'In-Reply-To', data)
+        self.assertEqual([b'prerequisite-patch-id' in data for _, data in mails],
+                         [False, False, True])
+        self.assertEqual(['friend@example.com' in to for to, _ in mails], [False, True, False])
+        # each on the base, the second version of one alone
+        self.assertEqual(*self.git('rev-parse', 'sent/two/b-third/v1^', 'base').split())
+        self.git('reset', '-q', '--hard', 'HEAD^')
+        (self.linux / 'kernel/b.c').write_text(f'{CODE}newer\n')
+        self.git('commit', '-q', '-a', '--amend', '--no-edit')
+        self.good('export')
+        self.bad('mail', TOPIC='two', PATCH='fifth', says='no patch of two has that in its name')
+        self.bad('mail', TOPIC='two', PATCH='third', says='no patch has the subject "new: fourth"')
+        settings.write_text('single = true\n')
+        status, said, mails = self.mail(PATCH='third')
+        self.assertEqual((status, len(mails)), (0, 1), said)
+        self.assertIn(b'Subject: [PATCH v2] b: third', mails[0][1])
+        self.assertIn(b'Range-diff against v1:', mails[0][1])
+        self.bad('mail', TOPIC='one', PATCH='a', says='one is mailed as a whole')
+
     def test_mail_that_is_not_sent(self):
         self.mailable()
         self.assertEqual(self.mail(SEND='')[::2], (0, []))

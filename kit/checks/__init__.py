@@ -34,7 +34,8 @@ READING = {
 def compiling_lane(arch):
     """{NAME-ARCH: check}"""
     checks = {'configs': compiling.configs, 'compile': compiling.small,
-              'bisect': compiling.bisect, 'warnings': compiling.warnings}
+              'bisect': compiling.bisect, 'alone': compiling.alone,
+              'warnings': compiling.warnings}
     return {f'{name}-{arch}': functools.update_wrapper(functools.partial(check, arch), check)
             for name, check in checks.items()}
 

@@ -6,13 +6,13 @@ import re
 import shutil
 from pathlib import Path
 
-from kit import boots, build, selftests, topics
+from kit import boots, build, selftests, single, topics
 from kit.checks.common import (GENERIC, WORK, Failed, Skipped, arch_of, checkout,
                                need_patches, new_lines, passed_before, passed_now, remember, series)
 from kit.common import GUEST, TOP, archs, flag, load_machine, output, say, step
 from kit.config import configure, fragments, generate, known_symbols
 from kit.git import git
-from kit.series import base_file, touched
+from kit.series import base_file, patch_files, touched
 from kit.trees import compiler_version, make, out, root, source_arch
 
 # Debian's sparse 0.6.4 lacks __typeof_unqual__, for which v7.3's build would leave sparse out
@@ -105,11 +105,11 @@ def users_of(headers):
     return [path for header in headers for path in users().get(header_name(header), [])[:USERS]]
 
 
-def objects_of(topic, commit, below, arch):
-    """What is compiled of a patch: its topic's C files, and users of the headers it touches; those
-    that this kernel has, as the build of the last commit has shown."""
+def objects_of(topic, commit, below, arch, changed=()):
+    """What is compiled of a patch: its topic's C files, or the changed ones, and users of the
+    headers it touches; those that this kernel has, as the build of the last commit has shown."""
     headers = [path for path in touched(below, commit) if path.endswith('.h')]
-    files = {*series().kernel_files(series().topic_files[topic]), *users_of(headers)}
+    files = {*series().kernel_files(changed or series().topic_files[topic]), *users_of(headers)}
     folder = out(arch, flavour_of(arch), tree_of(arch))
     listed = git('ls-tree', '-r', '--name-only', commit, '--', *files).splitlines() if files else []
     return sorted(f'{path[:-2]}.o' for path in listed if made_by_its_folder(folder, path[:-2]))
@@ -172,6 +172,24 @@ def bisect(arch):
                     build_commit(path.name, commit, arch, parts)
             build_suites(commit, below, arch)
         below = commit
+
+
+def alone(arch):
+    """Each patch that is mailed by itself applies to the base, and compiles there."""
+    need_patches()
+    found = [(topic, path) for topic in topics.order() if topics.is_single(topic)
+             and arch in archs_of(topic) for path in patch_files(topic)]
+    if not found:
+        raise Skipped(f'no patch is mailed by itself for {arch}')
+    try:
+        commits = {path: single.commits(topic)[path] for topic, path in found}
+    except SystemExit as error:
+        raise Failed('see above') from error
+    for topic, path in found:
+        below, commit = commits[path]
+        if sources(below, arch) != sources(commit, arch):
+            if parts := objects_of(topic, commit, below, arch, touched(below, commit)):
+                build_commit(f'{path.name}, on the base', commit, arch, parts)
 
 
 def compiler_warnings(commit, files, arch):

@@ -13,7 +13,7 @@ from kit.checks.sink import Sink
 from kit.common import BUILD, LINUX, TOP, output
 from kit.git import git, remove, sparse_worktree
 from kit.series import patch_files, touched
-from kit.topics import order
+from kit.topics import is_single, order
 
 # a repository like this one, so that linux/ gets no tag and no mail can go anywhere else
 BOX = BUILD / 'check' / 'mail'
@@ -61,6 +61,7 @@ def send(topic, sink):
         'PYTHONDONTWRITEBYTECODE': '1',
         'TOPIC': topic,
         'SEND': '1',
+        'PATCH': None,
         'TO': None,
         'LINUX': None,
         'STABLE_GIT': None,
@@ -81,58 +82,101 @@ def body(message):
     return message.partition(b'\n\n')[2].strip()
 
 
+def parsed(mails):
+    return [email.message_from_bytes(data, policy=policy.default) for _, data in mails]
+
+
+def bodies(mbox):
+    """The text of each mail in an mbox that git format-patch wrote."""
+    parts = re.split(rb'^From 0{40} .*\n', mbox.read_bytes(), flags=re.M)[1:]
+    return [body(part) for part in parts]
+
+
+def faults_of_one(mail, recipients, data):
+    """What is wrong with a mail, whichever it is."""
+    what, faults = mail['Subject'], []
+    shown = {name: [address for _, address in getaddresses(mail.get_all(name, []))]
+             for name in ('To', 'Cc')}
+    if not shown['To'] or 'linux-kernel@vger.kernel.org' not in shown['Cc']:
+        faults.append(f'{what}: To {shown["To"]}, Cc {shown["Cc"]}')
+    if set(recipients) != {*shown['To'], *shown['Cc']} or not all(
+            re.fullmatch(r'[^@\s"]+@[\w.-]+', each) for each in recipients):
+        faults.append(f'{what}: went to {recipients}')
+    sender = mail['From'].addresses[0]
+    if (sender.addr_spec, sender.display_name) != (ADDRESS, NAME):
+        faults.append(f'{what}: from {mail["From"]}')
+    if b'***' in data or b'@TABLE@' in data:
+        faults.append(f'{what}: not filled in')
+    return faults
+
+
+def is_signed(data):
+    return git('interpret-trailers', '--parse', stdin=data.decode()).endswith(
+        f'Signed-off-by: {NAME} <{ADDRESS}>\n')
+
+
+def names_base(data):
+    return bool(re.search(rb'^base-commit: [0-9a-f]{40}$', data, re.M))
+
+
+def faults_of_single(topic, mails, folder):
+    """What is wrong with the mails of a topic whose patches are mailed one by one."""
+    names, faults = [re.sub('^[0-9]+-', '', path.stem) for path in patch_files(topic)], []
+    if len(mails) != len(names):
+        return [f'{len(mails)} mails of {len(names)} patches arrived']
+    for name, mail, (recipients, data) in zip(names, parsed(mails), mails):
+        what = mail['Subject']
+        faults += faults_of_one(mail, recipients, data)
+        if bodies(folder / f'{name}-v1.mbox') != [body(data)]:
+            faults.append(f'{what}: what arrived is not what the mbox has')
+        if not what.startswith('[PATCH] ') or mail.get('In-Reply-To'):
+            faults.append(f'{what}: not a mail of its own')
+        if not names_base(data):
+            faults.append(f'{what}: no base-commit')
+        if not is_signed(data):
+            faults.append(f'{what}: not signed off by the sender')
+    return faults
+
+
 def faults_of(topic, mails, mbox):
-    """What is wrong with the mails of a topic."""
+    """What is wrong with the mails of a topic that is mailed with a cover letter."""
     count = len(patch_files(topic))
-    parsed = [email.message_from_bytes(data, policy=policy.default) for _, data in mails]
+    read = parsed(mails)
     numbers = Counter(
-        re.sub(rf'^\[PATCH 0*(\d+)/{count}\] .*', r'\1', mail['Subject']) for mail in parsed
+        re.sub(rf'^\[PATCH 0*(\d+)/{count}\] .*', r'\1', mail['Subject']) for mail in read
     )
     if numbers != Counter(map(str, range(count + 1))):
         return [f'not each of 0 to {count} arrived once: {dict(numbers)}']
-    wanted = [
-        body(part) for part in re.split(rb'^From 0{40} .*\n', mbox.read_bytes(), flags=re.M)[1:]
-    ]
     faults = (
         []
-        if [body(data) for _, data in mails] == wanted
+        if [body(data) for _, data in mails] == bodies(mbox)
         else ['what arrived is not what the mbox has']
     )
-    cover = parsed[0]
-    if cover.get('In-Reply-To') or len({mail['Message-ID'] for mail in parsed}) != count + 1:
+    cover = read[0]
+    if cover.get('In-Reply-To') or len({mail['Message-ID'] for mail in read}) != count + 1:
         faults.append('the cover letter does not begin a thread of mails with names of their own')
-    for mail, (recipients, data) in zip(parsed, mails):
+    for mail, (recipients, data) in zip(read, mails):
         what = mail['Subject']
-        shown = {
-            name: [address for _, address in getaddresses(mail.get_all(name, []))]
-            for name in ('To', 'Cc')
-        }
-        if not shown['To'] or 'linux-kernel@vger.kernel.org' not in shown['Cc']:
-            faults.append(f'{what}: To {shown["To"]}, Cc {shown["Cc"]}')
-        if set(recipients) != {*shown['To'], *shown['Cc']} or not all(
-            re.fullmatch(r'[^@\s"]+@[\w.-]+', each) for each in recipients
-        ):
-            faults.append(f'{what}: went to {recipients}')
+        faults += faults_of_one(mail, recipients, data)
         if set(recipients) - set(mails[0][0]):
             faults.append(f'{what}: went to somebody who did not get the cover letter')
-        if (mail['From'].addresses[0].addr_spec, mail['From'].addresses[0].display_name) != (
-            ADDRESS,
-            NAME,
-        ):
-            faults.append(f'{what}: from {mail["From"]}')
         if mail is cover:
-            if not re.search(rb'^base-commit: [0-9a-f]{40}$', data, re.M):
+            if not names_base(data):
                 faults.append(f'{what}: no base-commit')
-            if b'***' in data or b'@TABLE@' in data:
-                faults.append(f'{what}: not filled in')
             continue
         if mail['In-Reply-To'] != cover['Message-ID'] or mail['References'] != cover['Message-ID']:
             faults.append(f'{what}: not in the thread')
-        if not git('interpret-trailers', '--parse', stdin=data.decode()).endswith(
-            f'Signed-off-by: {NAME} <{ADDRESS}>\n'
-        ):
+        if not is_signed(data):
             faults.append(f'{what}: not signed off by the sender')
     return faults
+
+
+def what_is_wrong(topic, mails):
+    """What is wrong with a topic's mails; those that are patches."""
+    folder = BOX / 'build' / 'mail'
+    if is_single(topic):
+        return faults_of_single(topic, mails, folder / topic), mails
+    return faults_of(topic, mails, folder / f'{topic}-v1.mbox'), mails[1:]
 
 
 def check(tips):
@@ -144,10 +188,10 @@ def check(tips):
             status, said = send(topic, sink)
         if status:
             return [*faults, f'{topic}: mail failed:', *said.splitlines()[-5:]]
-        wrong = faults_of(topic, sink.mails, BOX / 'build' / 'mail' / f'{topic}-v1.mbox')
+        wrong, patches = what_is_wrong(topic, sink.mails)
         if wrong:
             return [*faults, *(f'{topic}: {fault}' for fault in wrong)]
-        for number, (_, data) in enumerate(sink.mails[1:], 1):
+        for number, (_, data) in enumerate(patches, 1):
             path = BOX / 'arrived' / f'{topic}-{number:04}'
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(

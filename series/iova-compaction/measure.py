@@ -3,12 +3,11 @@
 is the number of instructions executed. A run gives the same figures whenever and wherever it is
 done."""
 import re
-import shutil
 from pathlib import Path
 from statistics import median
 
-from kit import build, guest, trees
-from kit.common import BUILD, Pool, die, host_cpus, load_machine, say, shown, step
+from kit import build, guest, reproduce, trees
+from kit.common import BUILD, Pool, die, host_cpus, say, shown
 from kit.measure import digest, journaled, plugin
 from kit.qemu import Options
 
@@ -51,19 +50,8 @@ LABELS = {    # metric: words; "after" is after the burst
 
 def module(tree):
     """The module for the tree's kernel."""
-    machine, src, folder = (
-        load_machine('x86_64'),
-        trees.source(tree),
-        trees.out('x86_64', 'trace', tree),
-    )
-    made = BUILD / f'iova-bench-{tree}'
-    shutil.rmtree(made, ignore_errors=True)
-    shutil.copytree(SOURCE, made)
-    command, env = trees.make(machine, folder, src, 'modules')    # none; but Module.symvers
-    step(None, command, log=folder / 'modules.log', env=env)
-    command, env = trees.make(machine, folder, src, f'M={made}', 'modules')
-    step(f'build {tree} iova_bench.ko', command, log=made / 'log', env=env)
-    return made / 'iova_bench.ko'
+    return reproduce.module(tree, 'x86_64', 'trace', SOURCE / 'iova_bench.c',
+                            BUILD / f'iova-bench-{tree}')
 
 
 def boot_once(tree, image, file, jobs, cpus):

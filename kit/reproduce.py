@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Builds a topic's reproducers, series/TOPIC/reproduce/: NAME.c, a program, or the folder NAME, a
+module."""
+import shutil
+
+from kit.common import SERIES, die, load_machine, shown, step
+from kit.trees import Lock, make, out, root, source
+
+
+def module(tree, arch, flavour, file, made):
+    """The module of this C file, with the Kbuild beside it, for the tree's kernel (built before)."""
+    machine, src, kernel = load_machine(arch), source(tree), out(arch, flavour, tree)
+    shutil.rmtree(made, ignore_errors=True)
+    shutil.copytree(file.parent, made)
+    with Lock(kernel):
+        command, env = make(machine, kernel, src, 'modules')    # none; but Module.symvers
+        step(None, command, log=kernel / 'modules.log', env=env)
+        command, env = make(machine, kernel, src, f'M={made}', 'modules')
+        step(f'build {tree} {arch} {file.stem}.ko', command, log=made / 'log', env=env)
+    return made / f'{file.stem}.ko'
+
+
+def program(tree, arch, file, made):
+    """The program, static, with the tree's headers."""
+    machine, src, headers = load_machine(arch), source(tree), made / 'headers'
+    with Lock(made):
+        command, env = make(machine, headers, src, 'headers_install')
+        step(f'build {tree} {arch} headers', command, log=made / 'headers.log', env=env)
+        step(f'build {tree} {arch} {file.stem}', [
+            f'{machine["cross_compile"]}gcc', '-O2', '-Wall', '-Werror', '-static', '-pthread',
+            '-isystem', headers / 'usr/include', '-o', made / file.stem, file],
+            log=made / f'{file.stem}.log')
+    return made / file.stem
+
+
+def file_name(topic, name):
+    """What the reproducer is called in the guest."""
+    folder = SERIES / topic / 'reproduce'
+    if (folder / f'{name}.c').exists():
+        return name
+    if (folder / name / f'{name}.c').exists():
+        return f'{name}.ko'
+    return die(f'{shown(folder)} has neither {name}.c nor {name}/{name}.c')
+
+
+def build(arch, flavour, tree, topic, name):
+    """The reproducer's file for a guest with this kernel."""
+    folder = SERIES / topic / 'reproduce'
+    made = root(tree) / 'build' / f'{arch}-reproduce'
+    if file_name(topic, name) == name:
+        return program(tree, arch, folder / f'{name}.c', made)
+    return module(tree, arch, flavour, folder / name / f'{name}.c', made / flavour / name)

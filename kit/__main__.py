@@ -32,7 +32,7 @@ VERBS = {
     'config': Verb('config', 'configure'),
     'boot': Verb('boot', 'main'),
     'table': Verb('table', 'show'),
-    'tables': Verb('table', 'write'),
+    'tables': Verb('pages', 'write'),
     'plot': Verb('plot', 'draw'),
 }
 KNOWN = {name for verb in VERBS.values() for name in verb.variables.split()}

@@ -2,7 +2,7 @@
 """make bench: a topic measured, written to series/TOPIC/bench.json with its picture and tables."""
 import os
 
-from kit import measure, plot, table, topics
+from kit import measure, pages, plot, table, topics
 from kit.common import BUILD, die
 
 
@@ -42,6 +42,6 @@ def main():
         data = measure.record(topic, command, *topics.benchmark(topic).measure(**given))
     measure.save(data, measure.path_of(topic))
     journal.end()
-    table.write()
+    pages.write()
     print(table.text(data))
     plot.draw(topic)

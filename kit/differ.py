@@ -10,7 +10,7 @@ import random
 from collections import Counter
 from itertools import zip_longest
 
-from kit import build, guest, soak, soak_record, table
+from kit import build, guest, pages, soak, soak_record
 from kit.common import Pool, die, number, say
 from kit.measure import TREES
 from kit.qemu import Options
@@ -93,7 +93,7 @@ def main():
         for arch, iommu in chosen:
             row = differ(arch, iommu, calls, seed, pool)
             soak_record.record([row])
-            table.write()
+            pages.write()
             counts['failed'] += row['differences']
             counts['passed'] += 2 - row['differences']
     print(closing(counts))

@@ -8,7 +8,7 @@ from kit.trees import Lock, make, out, root, source
 
 
 def module(tree, arch, flavour, file, made):
-    """The module of this C file, with the Kbuild beside it, for the tree's kernel (built before)."""
+    """The module of this C file, with the Kbuild beside it, for the tree's built kernel."""
     machine, src, kernel = load_machine(arch), source(tree), out(arch, flavour, tree)
     shutil.rmtree(made, ignore_errors=True)
     shutil.copytree(file.parent, made)

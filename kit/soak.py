@@ -11,7 +11,7 @@ import random
 import re
 from pathlib import Path
 
-from kit import build, console, guest, races, report, selftests, soak_record, table
+from kit import build, console, guest, pages, races, report, selftests, soak_record
 from kit.common import TOP, archs, die, load_machine, number, say, shown, step
 from kit.config import CONFIGS
 from kit.qemu import Options
@@ -154,6 +154,6 @@ def main():
         say('soak: not recorded, as the guest was lost')
     else:
         soak_record.record([row])
-        table.write()
+        pages.write()
     print(report.closing(counts))
     return status

@@ -3,8 +3,8 @@
 import re
 import textwrap
 
-from kit import measure, soak_record, topics
-from kit.common import SERIES, TOP, die, shown
+from kit import measure, topics
+from kit.common import die
 
 COVER_ROWS, COVER_COLUMNS = 16, 75    # what a mail can carry
 
@@ -96,34 +96,6 @@ def markdown(data):
     rule = ['---' if is_left else '---:' for is_left in left]
     show = ['| ' + ' | '.join(line) + ' |' for line in [head, rule, *lines]]
     return '\n'.join([*show, '', topics.benchmark(data['topic']).note(data)])
-
-
-def filled(page):
-    """A page's text with the table of each topic, and of the soaks, between its marks."""
-    def fill(found):
-        data = measure.load(found[2]) if found[2] in topics.measured() else None
-        table = markdown(data) if data else f'Not measured yet: `make bench TOPIC={found[2]}`'
-        return f'{found[1]}\n{table}\n{found[3]}'
-    page = re.sub(r'(<!-- bench (\S+) -->)\n.*?(<!-- end -->)', fill, page, flags=re.S)
-    soaks = soak_record.tables() if '<!-- soak -->' in page else ''
-    return re.sub(r'(<!-- soak -->)\n.*?(<!-- end -->)', rf'\1\n{soaks}\n\2', page, flags=re.S)
-
-
-def pages():
-    own = TOP / 'README.md', TOP / 'soak' / 'README.md'
-    return [page for page in (*own, *(SERIES / topic / 'README.md' for topic in topics.order()))
-            if page.exists()]
-
-
-def write(_=None):
-    """make tables: the pages' tables written anew from the records."""
-    for page in pages():
-        page.write_text(filled(page.read_text()))
-
-
-def stale():
-    """Pages whose tables are not the records'."""
-    return [shown(page) for page in pages() if filled(page.read_text()) != page.read_text()]
 
 
 def show(topic):

@@ -8,7 +8,8 @@ import importlib.util
 
 from kit.common import SERIES, check_keys, die, read_toml, shown
 
-KEYS = {'after', 'single', 'needs', 'suites', 'programs', 'config', 'boot', 'compile'}
+KEYS = {'after', 'front', 'single', 'needs', 'suites', 'programs', 'config', 'boot', 'compile'}
+FRONT = {'problem', 'rows', 'worst', 'state'}
 COMPILE = {'name', 'arch', 'kernel_arch', 'cross_compile', 'compiler', 'symbols', 'without', 'also',
            'full'}
 
@@ -44,6 +45,13 @@ def after(topic):
             'series/order')
     return [name for name in names
             if name in wanted or any(name in after(each) for each in wanted)]
+
+
+def front(topic):
+    """What the front page says of the topic."""
+    found = settings(topic).get('front', {})
+    check_keys(f'{shown(SERIES / topic / "topic.toml")}: front', found, FRONT)
+    return found
 
 
 def is_single(topic):

@@ -236,7 +236,7 @@ class Soak(unittest.TestCase):
                 mock.patch('kit.races.changed_functions', lambda *_: ['get']), \
                 mock.patch.multiple(soak, program=lambda arch, name: ''), \
                 mock.patch.multiple(soak_record, PATH=Path(top) / 'soak.json'), \
-                mock.patch('kit.table.write'), \
+                mock.patch('kit.pages.write'), \
                 mock.patch('kit.build.build'), mock.patch('kit.guest.run_guest', run_guest), \
                 contextlib.redirect_stdout(io.StringIO()):
             folder = Path(top)

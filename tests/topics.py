@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """This repository's topics: each can be taken away, and what stands on it goes with it."""
+import contextlib
+import io
 import re
 import shutil
 import subprocess
@@ -7,16 +9,17 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
-from kit import topics    # noqa: E402
+from kit import front, measure, topics    # noqa: E402
 from kit.selftests import BELOW    # noqa: E402
 from kit.series import patch_files    # noqa: E402
 
 # what the verbs ask of the topics, without a kernel: boots, configurations, tables, letters
 ASK = '''
-from kit import boots, deps, measure, table, topics
+from kit import boots, deps, measure, pages, table, topics
 print([topics.after(topic) for topic in topics.order()], deps.archs_of('test'))
 for arch in deps.archs_of('test'):
     print(boots.chosen(arch, full=True), topics.suites(arch))
@@ -24,7 +27,8 @@ for arch in deps.archs_of('test'):
 print(topics.compiled(), measure.quick_topics(), *map(topics.programs, topics.suites('x86_64')))
 for data in filter(None, map(measure.load, topics.measured())):
     print(table.text(data), table.cover_faults(data))
-print('stale pages:', *table.stale())
+pages.write()
+print('stale pages:', *pages.stale())
 '''
 
 PATCH = '''Subject: [PATCH] a: add it
@@ -83,12 +87,12 @@ def asked_by(topic):
 
 class Topics(unittest.TestCase):
     def copy(self):
-        """The repository without its patches."""
+        """The repository."""
         top = Path(tempfile.mkdtemp(prefix='topics-'))
         self.addCleanup(shutil.rmtree, top)
         for name in ('kit', 'guest', 'series'):
             shutil.copytree(TOP / name, top / name,
-                            ignore=shutil.ignore_patterns('__pycache__', '*.patch'))
+                            ignore=shutil.ignore_patterns('__pycache__'))
         shutil.copy(TOP / 'README.md', top)
         return top
 
@@ -108,6 +112,7 @@ class Topics(unittest.TestCase):
             self.assertEqual(done.returncode, 0, f'without {topic}: {done.stderr}')
             for each in gone:
                 self.assertNotIn(each, done.stdout)
+                self.assertNotIn(f'(series/{each}/', (top / 'README.md').read_text())
                 shutil.move(top / f'away-{each}', top / 'series' / each)
             self.assertEqual(done.stdout.splitlines()[-1], 'stale pages:')
 
@@ -127,6 +132,39 @@ class Topics(unittest.TestCase):
                  *(path for path in TOP.glob('guest/**/*') if path.is_file())]
         named = {topic for path in files for topic in topics.order() if topic in path.read_text()}
         self.assertEqual(named, set())
+
+
+class Front(unittest.TestCase):
+    """The front page's row of a topic, from a record of two rows."""
+
+    ROWS = [{'metric': 'map', 'unit': 's', 'better': 'lower', 'base': 2.0, 'patched': 1.0,
+             'ratio': 2.0},
+            {'metric': 'unmap', 'unit': 's', 'better': 'lower', 'base': 1.0, 'patched': 4.0,
+             'ratio': 0.25}]
+
+    def line(self, **said):
+        module = mock.Mock(describe=lambda row: [row['metric'], ''])
+        settings = {'problem': 'slow', 'rows': [{'text': '{base} to {patched}', 'metric': 'map'}]}
+        with mock.patch.multiple(topics, front=lambda topic: {**settings, **said},
+                                 benchmark=lambda topic: module), \
+                mock.patch.object(measure, 'load', lambda topic: {'rows': self.ROWS}), \
+                mock.patch.object(front, 'patch_files', lambda topic: ['a patch']), \
+                contextlib.redirect_stderr(io.StringIO()) as said_why:
+            try:
+                return front.line('mine')[1:4]
+            except SystemExit:
+                return said_why.getvalue()
+
+    def test_the_worst_row_is_the_record_s(self):
+        worse = {'text': 'unmap, {patched} s', 'metric': 'unmap'}
+        self.assertEqual(self.line(worst=worse), ['slow', '2 to 1', 'unmap, 4 s'])
+        self.assertIn('the row that got worst is: unmap', self.line(
+            worst={'text': 'x', 'metric': 'map'}))
+        self.assertIn('worst is missing; it is: unmap', self.line())
+
+    def test_a_row_that_is_not_there(self):
+        self.assertIn("0 rows of bench.json have {'metric': 'x'}, one is meant",
+                      self.line(rows=[{'text': 'x', 'metric': 'x'}]))
 
 
 if __name__ == '__main__':

@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from kit import measure, table, topics
+from kit import measure, pages, table, topics
 from kit.checks.common import Failed
 from kit.common import SERIES, TOP, output
 
@@ -65,8 +65,8 @@ def has_columns(name, line):
 
 def without_records(text):
     """A page without its recorded tables, as many lines long."""
-    return re.sub('<!-- bench .*?<!-- end -->', lambda found: '\n' * found[0].count('\n'), text,
-                  flags=re.S)
+    return re.sub('<!-- (bench|front).*?<!-- end -->', lambda found: '\n' * found[0].count('\n'),
+                  text, flags=re.S)
 
 
 def faults_of(name):
@@ -97,7 +97,7 @@ def contents():
 def tables():
     """Pages show every recorded row, cover letters at most 16 in 75 columns, the worst among
     them."""
-    faults = [f'{page}: a table is not the recorded one: make tables' for page in table.stale()]
+    faults = [f'{page}: a table is not the recorded one: make tables' for page in pages.stale()]
     for topic in topics.measured():
         page, data = TOP / 'series' / topic / 'README.md', measure.load(topic)
         if not page.exists() or f'<!-- bench {topic} -->' not in page.read_text():

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A topic as mail: cover letter, To and Cc per patch, Signed-off-by of whoever sends.
 
-From the environment: TOPIC= (needed when there are several), TO= (to this address only, a trial),
-SEND=1 (sends with git send-email; otherwise the mail is written as an mbox below build/mail and
-nothing leaves), LINUX= or STABLE_GIT= (a git tree that has the base's tag: the base-commit is the
-one everybody knows).
+--topic is needed when there are several. --send calls git send-email; without it the mail is
+written as an mbox below build/mail and nothing leaves. --linux or --stable-git is a git tree that
+has the base's tag: the base-commit is the one that everybody has.
 """
 import os
 import re
@@ -14,7 +13,8 @@ from email.header import Header
 from pathlib import Path
 
 from kit import checkpatch, measure, table
-from kit.common import BUILD, LINUX, SERIES, TOP, die, flag, host_cpus, output, say, step
+from kit.base import stable_of_config
+from kit.common import BUILD, LINUX, SERIES, TOP, die, host_cpus, output, say, step
 from kit.git import git, remove
 from kit.series import apply, corresponds, format_patches, pinned, ranges
 from kit.topics import after, order
@@ -88,17 +88,10 @@ def alone(topic):
         remove(folder)
 
 
-def upstream(version):
+def upstream(version, *places):
     """The commit of the base's tag in a tree that others have too; here it is one commit without
     history."""
-    for place in filter(
-        None,
-        (
-            os.environ.get('LINUX'),
-            os.environ.get('STABLE_GIT'),
-            output(['git', 'config', 'series.stable'], cwd=TOP, check=False).stdout.strip(),
-        ),
-    ):
+    for place in filter(None, (*places, stable_of_config())):
         tags = output(
             ['git', 'ls-remote', place, f'refs/tags/v{version}', f'refs/tags/v{version}^{{}}'],
             cwd=TOP,
@@ -152,10 +145,10 @@ def finish(path, sign):
     )
 
 
-def topic_given():
+def known_topic(topic):
     names = order()
     alone_there = names[0] if len(names) == 1 else ''
-    topic = os.environ.get('TOPIC') or alone_there or \
+    topic = topic or alone_there or \
         die(f'TOPIC= is needed, one of: {" ".join(names)}')
     if topic not in names:
         die(f'no topic {topic} (known: {" ".join(names)})')
@@ -186,7 +179,7 @@ def write_patches(topic, version, who, text, first, last):
     return letter, patches
 
 
-def fill_letter(letter, patches, subject, text, name, authors):
+def fill_letter(letter, patches, subject, text, name, authors, places):
     """Subject, text, base-commit and headers of the cover letter."""
     content = letter.read_text(errors='surrogateescape')
     for author in authors:
@@ -195,7 +188,7 @@ def fill_letter(letter, patches, subject, text, name, authors):
     content = content.replace('*** SUBJECT HERE ***', header(subject))
     content = content.replace('*** BLURB HERE ***', text)
     version = pinned()[0]
-    if commit := upstream(version):
+    if commit := upstream(version, *places):
         content = re.sub(r'^base-commit: .*$', f'base-commit: {commit}', content, count=1,
                          flags=re.M)
     else:
@@ -226,8 +219,8 @@ def address(letter, patches, found):
     return groups[letter]
 
 
-def main():
-    topic, (name, mail) = topic_given(), sender()
+def main(topic='', to='', send=False, linux='', stable_git=''):
+    topic, (name, mail), only = known_topic(topic), sender(), to
     first, last = alone(topic)
     if not git('rev-list', f'{first}..{last}').strip():
         die(f'topic {topic} has no patches')
@@ -235,10 +228,9 @@ def main():
     version = last_sent(topic) + 1
     letter, patches = write_patches(topic, version, (name, mail), text, first, last)
     authors = set(git('log', '--format=%an <%ae>', f'{first}..{last}').splitlines())
-    fill_letter(letter, patches, subject, text, name, authors)
+    fill_letter(letter, patches, subject, text, name, authors, (linux, stable_git))
     for path in patches:
         finish(path, f'{name} <{mail}>')
-    only = os.environ.get('TO')
     faults = checkpatch.findings(patches, LINUX)
     with ThreadPoolExecutor(host_cpus()) as pool:
         found = [([only], [])] * len(patches) if only else list(pool.map(recipients, patches))
@@ -252,19 +244,19 @@ def main():
     say(f'mail: as {name} <{mail}>, to {len(to)}, cc {len(cc)}: {", ".join([*to, *cc])}')
     if faults:
         die(f'nothing was sent: checkpatch --strict finds {len(faults)} faults (above)')
-    if not flag('SEND'):
+    if not send:
         say('mail: nothing was sent (SEND=1 sends)')
         return
     if unreachable(mail):
         die(f'nothing was sent: nobody can answer to {mail} (git config user.email)')
-    send([letter, *patches])
+    send_email([letter, *patches])
     if not only:    # a trial is no version
         git('tag', f'sent/{topic}/v{version}-base', f'{first}^{{commit}}')
         git('tag', f'sent/{topic}/v{version}', f'{last}^{{commit}}')
         say(f'mail: sent; kept as the tag sent/{topic}/v{version} in linux/')
 
 
-def send(files):
+def send_email(files):
     if not Path(output(['git', '--exec-path']).strip(), 'git-send-email').exists():
         die('git send-email is missing: install the package git-email')
     step(

@@ -424,7 +424,7 @@ class Verbs(unittest.TestCase):
 
     # mail
 
-    def mail(self, refuses=b'', **env):
+    def mail(self, *words, refuses=b'', **env):
         """(exit status, what was said, mails) of topic two, sent to a server that keeps it."""
         with Sink(refuses) as sink:
             (self.home / '.gitconfig').write_text(
@@ -432,6 +432,7 @@ class Verbs(unittest.TestCase):
             )
             done = self.verb(
                 'mail',
+                *words,
                 TOPIC='two',
                 GIT_CEILING_DIRECTORIES=str(self.work),
                 GIT_CONFIG_NOSYSTEM='1',
@@ -507,7 +508,7 @@ class Verbs(unittest.TestCase):
         self.assertIn('nothing was sent: checkpatch --strict finds 1 faults', said)
         (self.top / 'found').unlink()
         # a trial
-        status, said, mails = self.mail(TO='me@example.com')
+        status, said, mails = self.mail('--to', 'me@example.com')
         self.assertEqual(
             (status, [recipients for recipients, _ in mails]), (0, [['me@example.com']] * 2), said
         )
@@ -532,7 +533,7 @@ class Verbs(unittest.TestCase):
         self.bad('bench', says='no topic has a measure.py')
         self.bad('tree', says='TEST= means nothing to tree', TEST='x', LINUX='')
         self.bad('export', says='LINUX= means nothing to export', LINUX='/x')
-        self.bad('test', says='BASE= goes with LINUX=', BASE='v7.3.4')
+        self.bad('test', '--base', 'v7.3.4', says='BASE= goes with LINUX=')
 
     def test_clean_in_a_folder_with_a_space(self):
         self.repository('my work/repository')
@@ -553,16 +554,16 @@ class Verbs(unittest.TestCase):
         self.git('bisect', 'start', 'two', 'two~1')
         self.git('checkout', '-q', 'one~1')
         head = self.git('rev-parse', 'HEAD')
-        self.assertIn('a git bisect is under way', self.good('tree', 'keep'))
+        self.assertIn('a git bisect is under way', self.good('tree', '--keep'))
         self.assertEqual(self.git('rev-parse', 'HEAD'), head)
 
     def test_what_is_checked_out_stays(self):
         self.two_topics()
         self.git('checkout', '-q', 'one')
         self.assertIn('used as it is, at one; `make tree` goes back to two',
-                      self.good('tree', 'keep', 'stay'))
+                      self.good('tree', '--keep', '--stay'))
         self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'one')
-        self.good('tree', 'keep')
+        self.good('tree', '--keep')
         self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'two')
 
     def test_several_at_once(self):

@@ -389,12 +389,26 @@ class Splats(unittest.TestCase):
         self.assertFalse(console.splats('WARNING: x.c:3', self.rules(line=line)))
         self.assertTrue(console.splats('WARNING: y.c:3', self.rules(line=line)))
         self.assertTrue(console.splats('WARNING: x.c:3', self.rules('x86_64', line=line)))
-        for arch in ('powerpc', 'x86_64'):
-            with self.assertRaises(SystemExit):
-                self.rules(arch, '2026-02-02', line)
+        # it expires where it belongs; boots go on
+        self.assertTrue(console.splats('WARNING: x.c:3', self.rules('powerpc', '2026-02-02', line)))
+        self.assertFalse(console.splats('booted', self.rules('x86_64', '2026-02-02', line)))
+        self.assertFalse(console.splats('WARNING: x.c:3',
+                                        self.rules('powerpc', '2026-02-01', line)))
         for wrong in ('x | y', 'vax | a | b | c | 2026-02-01', 'powerpc | ( | b | c | 2026-02-01'):
             with self.assertRaises(SystemExit):
                 self.rules(line=wrong)
+
+    def test_an_expired_exception_fails_the_check(self):
+        lines = '\n'.join(['# a comment', r'powerpc | x\.c | a reason | a link | 2026-02-01',
+                           'arm64 | y | another | a link | 2026-02-02'])
+        (self.folder / 'splats.allowed').write_text(lines)
+        for day, places in (('2026-02-01', []), ('2026-02-02', [2]), ('2026-02-03', [2, 3])):
+            found = console.expired(self.folder, datetime.date.fromisoformat(day))
+            self.assertEqual([int(line.split(':')[1]) for line in found], places)
+        self.assertEqual(console.expired(self.folder, datetime.date(2026, 2, 2)), [
+            'guest/splats.allowed:2: expired on 2026-02-01 (powerpc): a reason'])
+        with mock.patch.object(checks.files.console, 'expired', lambda: found):
+            self.assertEqual(checks.outcome(checks.files.exceptions), ('failed', '\n'.join(found)))
 
     def test_a_boot_expects_lines_of_its_own(self):
         rules = self.rules(expected=['fault addr 0x80000000 '])

@@ -20,7 +20,8 @@ from kit.trees import Lock
 # the order they run
 OWN = {
     'python': files.python, 'shell': files.shell, 'contents': files.contents,
-    'tables': files.tables, 'own-tests-verbs': files.own_tests_of_verbs,
+    'exceptions': files.exceptions, 'tables': files.tables,
+    'own-tests-verbs': files.own_tests_of_verbs,
 }
 READING = {
     'own-tests': files.own_tests, 'models': files.models,

@@ -20,6 +20,11 @@ from kit.series import apply, corresponds, format_patches, pinned, ranges
 from kit.topics import after, order
 
 
+# the author of this repository's own patches: they are the sender's. Compared exactly, as a
+# contributor's address may look like it
+PLACEHOLDER = 'Seed d00bda63 maintainers <maintainers@users.noreply.a-seed-d00bda63.example>'
+
+
 def sender():
     """The sender's name and address, from his git configuration."""
     name, mail = (
@@ -122,18 +127,26 @@ def header_address(address):
 
 
 def unreachable(author):
-    """An author whom no mail can reach is the repository's own identity: his patches are the
-    sender's."""
-    return re.search(r'noreply|\.example>?$|@localhost>?$', author)
+    """Is it an address that no mail can reach? GitHub gives such ones to contributors, too."""
+    return re.search(r'\bno-?reply\b|\.example>?$|@localhost>?$', author)
+
+
+def authors_of(first, last, sign):
+    """The authors of a topic's commits besides the sender; mail must reach each of them."""
+    found = set(git('log', '--format=%an <%ae>', f'{first}..{last}').splitlines())
+    found -= {PLACEHOLDER, sign}
+    for author in sorted(filter(unreachable, found)):
+        commit = git('log', '-1', '--format=%h ("%s")', '--fixed-strings', f'--author={author}',
+                     f'{first}..{last}').strip()
+        die(f'nobody can write to {author}, the author of {commit}: git commit --amend --author=')
+    return found
 
 
 def finish(path, sign):
-    """The sender as author, unless somebody else is, and his Signed-off-by."""
+    """The sender as author of what has the placeholder, and his Signed-off-by."""
     text = path.read_text(errors='surrogateescape')
     head, _, body = text.partition('\n\n')
-    author = re.match(r'From: (.*)\n\n', body)
-    if author and unreachable(author[1]):
-        body = body[author.end():]
+    body = body.removeprefix(f'From: {PLACEHOLDER}\n\n')
     path.write_text(f'{head}\n\n{body}', errors='surrogateescape')
     git(
         'interpret-trailers',
@@ -179,12 +192,10 @@ def write_patches(topic, version, who, text, first, last):
     return letter, patches
 
 
-def fill_letter(letter, patches, subject, text, name, authors, places):
+def fill_letter(letter, patches, subject, text, name, places):
     """Subject, text, base-commit and headers of the cover letter."""
     content = letter.read_text(errors='surrogateescape')
-    for author in authors:
-        if unreachable(author):    # in the shortlog
-            content = content.replace(f'\n{author.rpartition(" <")[0]} (', f'\n{name} (')
+    content = content.replace(f'\n{PLACEHOLDER.rpartition(" <")[0]} (', f'\n{name} (')    # shortlog
     content = content.replace('*** SUBJECT HERE ***', header(subject))
     content = content.replace('*** BLURB HERE ***', text)
     version = pinned()[0]
@@ -226,9 +237,9 @@ def main(topic='', to='', send=False, linux='', stable_git=''):
         die(f'topic {topic} has no patches')
     subject, text = cover(topic)
     version = last_sent(topic) + 1
+    authors = authors_of(first, last, f'{name} <{mail}>')
     letter, patches = write_patches(topic, version, (name, mail), text, first, last)
-    authors = set(git('log', '--format=%an <%ae>', f'{first}..{last}').splitlines())
-    fill_letter(letter, patches, subject, text, name, authors, (linux, stable_git))
+    fill_letter(letter, patches, subject, text, name, (linux, stable_git))
     for path in patches:
         finish(path, f'{name} <{mail}>')
     faults = checkpatch.findings(patches, LINUX)
@@ -241,6 +252,8 @@ def main(topic='', to='', send=False, linux='', stable_git=''):
     mbox.write_bytes(b'\n'.join(path.read_bytes() for path in (letter, *patches)))
     say(f'mail: {topic} v{version}, {len(patches)} patches and the cover letter in '
         f'{mbox.relative_to(TOP)}')
+    if authors:
+        say(f'mail: with patches of {", ".join(sorted(authors))}')
     say(f'mail: as {name} <{mail}>, to {len(to)}, cc {len(cc)}: {", ".join([*to, *cc])}')
     if faults:
         die(f'nothing was sent: checkpatch --strict finds {len(faults)} faults (above)')

@@ -4,6 +4,7 @@
 is lost."""
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit.checks.sink import Sink
+from kit.mail import PLACEHOLDER
 from kit.topics import KEYS
 
 TOP = Path(__file__).resolve().parent.parent
@@ -483,6 +485,41 @@ class Verbs(unittest.TestCase):
         self.assertRegex(mails[0][1], rb'Range-diff against v1:\n1:  \w+ ! 1:  \w+ new: second')
         self.assertIn(b'++newer\n', mails[0][1])
         self.assertIn('sent/two/v2', self.git('tag'))
+
+    def authored(self, *authors):
+        """Topic two as a commit of each of these authors."""
+        self.git('reset', '-q', '--hard', 'one')
+        for number, author in enumerate(authors):
+            self.commit(f'kernel/{number}.c', '', CODE, f'{number}: add it\n\nWhy.')
+            self.git('commit', '-q', '--amend', '--no-edit', f'--author={author}')
+        self.good('export')
+
+    def test_mail_keeps_a_contributor_as_author(self):
+        self.mailable()
+        like_it = PLACEHOLDER.replace('Seed', 'Other').replace('users.noreply.', '')
+        like_it = f'{like_it.rpartition(".")[0]}.org>'
+        self.authored(PLACEHOLDER, 'C. Ontributor <c@example.org>', like_it)
+        status, said, mails = self.mail()
+        self.assertEqual((status, len(mails)), (0, 4), said)
+        letter, ours, theirs, other = (data for _, data in mails)
+        for data in (letter, ours, theirs, other):
+            self.assertIn(b'\nFrom: A Sender <sender@example.com>\n', b'\n' + data)
+        self.assertEqual(ours.count(b'\nFrom: '), theirs.count(b'\nFrom: ') - 1)
+        self.assertIn(b'\n\nFrom: C. Ontributor <c@example.org>\n\n', theirs)
+        self.assertIn(f'\n\nFrom: {like_it}\n\n'.encode(), other)
+        self.assertIn(b'\nA Sender (1):\n', letter)
+        self.assertIn(b'\nC. Ontributor (1):\n', letter)
+        self.assertIn('with patches of C. Ontributor <c@example.org>', said)
+
+    def test_mail_of_an_author_whom_nobody_can_ask(self):
+        self.mailable()
+        private = 'C Ontributor <1234+c@users.noreply.github.com>'
+        self.authored(PLACEHOLDER, private)
+        for send in '1', '':
+            status, said, mails = self.mail(SEND=send)
+            self.assertEqual((bool(status), mails), (True, []), said)
+            self.assertRegex(said.splitlines()[-1], 'nobody can write to '
+                             + re.escape(private) + r', the author of \w+ \("1: add it"\)')
 
     def test_mail_of_a_topic_that_needs_another(self):
         self.mailable()

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Make linux/: the base kernel as one commit with the tag `base`.
 
-Sources, in this order: LINUX= (a git tree or an unpacked tree, only read), the
-stable git tree that STABLE_GIT= or `git config series.stable` names, Debian's
-package of the source.
+Sources, in this order: --linux (a git tree or an unpacked tree, only read), the stable git tree
+that --stable-git or `git config series.stable` names, Debian's package of the source.
 """
 import os
 import re
@@ -185,11 +184,11 @@ def existing(path):
             'ignored; move linux/ away first')
 
 
-def main(path=None):
-    """path: the LINUX= of make, a tree that the base is taken from."""
+def main(linux=None, stable_git=None):
+    """linux: a tree that the base is taken from; stable_git: the URL of one."""
     with Lock(BUILD / 'base'):    # two makes at once
         if LINUX.exists() or LINUX.is_symlink():
-            existing(path)
+            existing(linux)
             return
         if TMP.exists():    # an interrupted run's
             shutil.rmtree(TMP)
@@ -201,16 +200,17 @@ def main(path=None):
             )
         TMP.mkdir()
         try:
-            make(path)
+            make(linux, stable_git)
         finally:
             shutil.rmtree(TMP, ignore_errors=True)
 
 
-def make(path):
-    stable = (
-        os.environ.get('STABLE_GIT')
-        or output(['git', 'config', 'series.stable'], cwd=TOP, check=False).stdout.strip()
-    )
+def stable_of_config():
+    return output(['git', 'config', 'series.stable'], cwd=TOP, check=False).stdout.strip()
+
+
+def make(path, stable=None):
+    stable = stable or stable_of_config()
     if path:
         source = from_linux(path)
     else:

@@ -1,16 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make bench: a topic measured, written to series/TOPIC/bench.json with its picture and tables."""
-import os
-
 from kit import measure, pages, plot, table, topics
 from kit.common import BUILD, die
-
-
-def number(name):
-    text = os.environ.get(name, '')
-    if text and not (text.isdigit() and int(text)):
-        die(f'{name}={text}: a number is meant')
-    return {name.lower(): int(text)} if text else {}
 
 
 def with_part(topic, part, given, command):
@@ -27,14 +18,13 @@ def with_part(topic, part, given, command):
     return data
 
 
-def main():
-    topic = os.environ.get('TOPIC') or next(iter(topics.measured()), '') or \
-        die('no topic has a measure.py')
+def main(topic='', part='', full=False, **given):
+    """given: the number of runs or rounds."""
+    topic = topic or next(iter(topics.measured()), '') or die('no topic has a measure.py')
     journal = measure.Journal(BUILD / 'bench' / f'{topic}.jsonl')
     measure.JOURNALS[:] = [journal]
-    given, part = {**number('RUNS'), **number('ROUNDS')}, os.environ.get('PART')
-    words = [f'{name}={os.environ[name]}' for name in ('PART', 'RUNS', 'ROUNDS', 'FULL')
-             if os.environ.get(name)]
+    said = {'part': part, **given, 'full': int(full)}
+    words = [f'{name.upper()}={value}' for name, value in said.items() if value]
     command = ' '.join(['make bench', f'TOPIC={topic}', *words])
     if part:
         data = with_part(topic, part, given, command)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What every verb needs: errors, steps with a log and a clock, other programs' output."""
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -29,9 +28,8 @@ for ends in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ends, lambda *_: sys.exit(TERMINATED))
 
 
-# the verb, set by __main__: what an error begins with
+# the verb, set by kit/cli.py: what an error begins with
 program = 'kit'
-
 
 
 def die(message, code=1):
@@ -236,34 +234,6 @@ def output(command, cwd=None, env=None, check=True, stdin=None):
     if done.returncode and check:
         die(f'{shlex.join(str(c) for c in command)}: {(done.stderr or done.stdout).strip()[-500:]}')
     return done.stdout if check else done
-
-
-def number(name, default=None):
-    """What somebody gave of a number, or the default."""
-    text = os.environ.get(name)
-    if not text:
-        return default
-    if not text.isdigit() or not int(text):
-        die(f'{name}={text}: a number is meant')
-    return int(text)
-
-
-def pattern(name):
-    """A regular expression that somebody gave; without one everything is meant."""
-    text = os.environ.get(name, '')
-    try:
-        re.compile(text)
-    except re.error as error:
-        die(f'{name}={text}: {error}')
-    return text
-
-
-def flag(name):
-    """Is the variable set to yes? 1 and 0 are the words for it."""
-    value = os.environ.get(name, '')
-    if value not in ('', '0', '1'):
-        die(f'{name}={value}: 1 is meant')
-    return value == '1'
 
 
 def read_toml(path):

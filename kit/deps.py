@@ -5,10 +5,10 @@ import re
 import shutil
 
 from kit import apt, topics
-from kit.common import SERIES, TOP, die, flag, load_machine, output, say, step
+from kit.common import SERIES, TOP, die, load_machine, output, say, step
 from kit.qemu import NEEDED, found_version, host_is
 
-# what a verb needs: {package: a program that shows it is there, for systems without dpkg}
+# what verbs need: {package: a program that shows it is there, for systems without dpkg}
 GIT = {'git': 'git', 'make': 'make', 'xz-utils': 'xz', 'perl': 'perl'}
 BUILD = {**GIT, 'gcc': 'gcc', 'libc6-dev': '', 'bc': 'bc', 'bison': 'bison', 'flex': 'flex',
          'libelf-dev': '', 'libssl-dev': '', 'rsync': 'rsync', 'busybox-static': 'busybox',
@@ -20,17 +20,14 @@ CHECK = {**TESTS, **MAIL, 'sparse': 'sparse', 'shellcheck': 'shellcheck', 'pytho
          'pyflakes3': 'pyflakes3', 'pycodestyle': 'pycodestyle', 'python3-git': '',
          'codespell': 'codespell', 'python3-docutils': '', 'spin': 'spin'}
 BENCH = {**TESTS, 'python3-matplotlib': ''}
-# {verb: (packages, does it build for every architecture of the topics?)}
-VERBS = {'tree': (GIT, False), 'export': (GIT, False), 'mail': (MAIL, False), 'run': (BUILD, False),
-         'shell': (BUILD, False), 'soak': (BUILD, False),
-         'differ': (BUILD, True), 'test': (TESTS, True),
-         'bench': (BENCH, True), 'check': (CHECK, True), 'deps': ({**CHECK, **BENCH}, True)}
+SETS = {'GIT': GIT, 'BUILD': BUILD, 'TESTS': TESTS, 'MAIL': MAIL, 'CHECK': CHECK, 'BENCH': BENCH,
+        'ALL': {**CHECK, **BENCH}}
 
 
-def missing(verb, archs):
+def missing(packages, archs, full=False):
     """(packages, QEMU packages) that are not there."""
-    wanted, qemu = dict(VERBS[verb][0]), []
-    if flag('FULL') and verb in ('check', 'deps'):    # the small configurations' compilers
+    wanted, qemu = dict(SETS[packages]), []
+    if full and packages in ('CHECK', 'ALL'):    # the small configurations' compilers
         wanted.update({'clang-19': 'clang-19', 'gcc-riscv64-linux-gnu': 'riscv64-linux-gnu-gcc'})
     for machine in map(load_machine, archs):
         if not host_is(machine):
@@ -91,22 +88,27 @@ def fail(packages):
     die(f'could not install {" ".join(packages)}: {errors[0]}')
 
 
-def archs_of(verb):
-    """The architectures that the verb builds for."""
-    if not VERBS[verb][1]:
-        if verb in ('run', 'shell', 'soak'):
-            return [os.environ.get('ARCH') or 'x86_64']
+def archs_of(archs, arch=None):
+    """The architectures that a verb builds for: see cli.Verb."""
+    if archs == 'one':
+        return [arch or 'x86_64']
+    if archs != 'all':
         return []
-    if os.environ.get('ARCH') and verb in ('test', 'deps'):
-        return [os.environ['ARCH']]
+    if arch:
+        return [arch]
     if not (SERIES / 'order').exists():
         return ['x86_64']
     return sorted({'x86_64', *(boot['arch'] for _, boot in topics.boots())})
 
 
-def main(verb='deps'):
-    archs = archs_of(verb)
-    packages, qemu = missing(verb, archs)
+def main(arch=None, full=False):
+    install_missing('ALL', 'all', arch, full)
+
+
+def install_missing(names, archs='', arch=None, full=False):
+    """names: one of SETS; archs: 'one', 'all' or none, see archs_of()."""
+    archs = archs_of(archs, arch)
+    packages, qemu = missing(names, archs, full)
     if not packages and not qemu:
         return
     if os.geteuid() or not shutil.which('apt-get'):
@@ -133,7 +135,7 @@ def main(verb='deps'):
         env = apt.private('qemu', [suite, f'{suite}-updates', f'{suite}-backports'])
         if install(qemu, env, '-t', f'{suite}-backports'):
             fail(qemu)
-    packages, qemu = missing(verb, archs)
+    packages, qemu = missing(names, archs, full)
     if packages or qemu:
         die(
             f'still missing after the installation: {" ".join([*packages, *qemu])} '

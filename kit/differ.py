@@ -5,13 +5,12 @@ patched kernel: both have to tell user space the same, behind each IOMMU.
 Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 the kernels differ, or that of a
 guest.
 """
-import os
 import random
 from collections import Counter
 from itertools import zip_longest
 
 from kit import build, guest, pages, soak, soak_record
-from kit.common import Pool, die, number, say
+from kit.common import Pool, die, say
 from kit.measure import TREES
 from kit.qemu import Options
 from kit.report import closing
@@ -82,16 +81,15 @@ def differ(arch, iommu, calls, seed, pool):
             'differences': sum(map(bool, found.values()))}
 
 
-def main():
-    calls, seed = number('CALLS', 12500), number('SEED', random.randrange(1, 1 << 32))
-    wanted = os.environ.get('IOMMU')
-    chosen = [each for each in IOMMUS if wanted in (None, '', each[1])] or \
-        die(f'no IOMMU {wanted} (known: {" ".join(iommu for _, iommu in IOMMUS)})')
+def main(calls=12500, iommu='', seed=None):
+    seed = seed or random.randrange(1, 1 << 32)
+    chosen = [each for each in IOMMUS if iommu in ('', each[1])] or \
+        die(f'no IOMMU {iommu} (known: {" ".join(each for _, each in IOMMUS)})')
     say(f'differ: {calls} calls each, SEED={seed}')
     counts = Counter()
     with Pool(2) as pool:
-        for arch, iommu in chosen:
-            row = differ(arch, iommu, calls, seed, pool)
+        for arch, each in chosen:
+            row = differ(arch, each, calls, seed, pool)
             soak_record.record([row])
             pages.write()
             counts['failed'] += row['differences']

@@ -2,10 +2,10 @@
 """A topic as mail: cover letter, To and Cc per patch, Signed-off-by of whoever sends. If topic.toml
 says `single`, each patch is a mail of its own, without a cover letter.
 
-From the environment: TOPIC= (needed when there are several), PATCH= (of a `single` topic only the
-patches with this in their file name), TO= (to this address only, a trial), SEND=1 (sends with git
-send-email; otherwise the mail is written as an mbox below build/mail and nothing leaves), LINUX= or
-STABLE_GIT= (a git tree that has the base's tag: the base-commit is the one everybody knows).
+--topic is needed when there are several. --patch: of a `single` topic only the patches with this in
+their file name. --send calls git send-email; without it the mail is written as an mbox below
+build/mail and nothing leaves. --linux or --stable-git is a git tree that has the base's tag: the
+base-commit is the one that everybody has.
 """
 import dataclasses
 import os
@@ -16,7 +16,8 @@ from email.header import Header
 from pathlib import Path
 
 from kit import checkpatch, measure, single, table
-from kit.common import BUILD, LINUX, SERIES, TOP, die, flag, host_cpus, output, say, step
+from kit.base import stable_of_config
+from kit.common import BUILD, LINUX, SERIES, TOP, die, host_cpus, output, say, step
 from kit.git import git, remove
 from kit.series import apply, corresponds, format_patches, patch_files, pinned, ranges
 from kit.topics import after, is_single, order
@@ -32,6 +33,11 @@ class Posting:
     first: str             # the commit below
     last: str
     letter: tuple | None   # subject and text of the cover letter
+
+
+# the author of this repository's own patches: they are the sender's. Compared exactly, as a
+# contributor's address may look like it
+PLACEHOLDER = 'Seed d00bda63 maintainers <maintainers@users.noreply.a-seed-d00bda63.example>'
 
 
 def sender():
@@ -115,17 +121,10 @@ def alone(topic):
         remove(folder)
 
 
-def upstream(version):
+def upstream(version, *places):
     """The commit of the base's tag in a tree that others have too; here it is one commit without
     history."""
-    for place in filter(
-        None,
-        (
-            os.environ.get('LINUX'),
-            os.environ.get('STABLE_GIT'),
-            output(['git', 'config', 'series.stable'], cwd=TOP, check=False).stdout.strip(),
-        ),
-    ):
+    for place in filter(None, (*places, stable_of_config())):
         tags = output(
             ['git', 'ls-remote', place, f'refs/tags/v{version}', f'refs/tags/v{version}^{{}}'],
             cwd=TOP,
@@ -156,18 +155,26 @@ def header_address(address):
 
 
 def unreachable(author):
-    """An author whom no mail can reach is the repository's own identity: his patches are the
-    sender's."""
-    return re.search(r'noreply|\.example>?$|@localhost>?$', author)
+    """Is it an address that no mail can reach? GitHub gives such ones to contributors, too."""
+    return re.search(r'\bno-?reply\b|\.example>?$|@localhost>?$', author)
+
+
+def authors_of(first, last, sign):
+    """The authors of a topic's commits besides the sender; mail must reach each of them."""
+    found = set(git('log', '--format=%an <%ae>', f'{first}..{last}').splitlines())
+    found -= {PLACEHOLDER, sign}
+    for author in sorted(filter(unreachable, found)):
+        commit = git('log', '-1', '--format=%h ("%s")', '--fixed-strings', f'--author={author}',
+                     f'{first}..{last}').strip()
+        die(f'nobody can write to {author}, the author of {commit}: git commit --amend --author=')
+    return found
 
 
 def finish(path, sign):
-    """The sender as author, unless somebody else is, and his Signed-off-by."""
+    """The sender as author of what has the placeholder, and his Signed-off-by."""
     text = path.read_text(errors='surrogateescape')
     head, _, body = text.partition('\n\n')
-    author = re.match(r'From: (.*)\n\n', body)
-    if author and unreachable(author[1]):
-        body = body[author.end():]
+    body = body.removeprefix(f'From: {PLACEHOLDER}\n\n')
     path.write_text(f'{head}\n\n{body}', errors='surrogateescape')
     git(
         'interpret-trailers',
@@ -179,10 +186,10 @@ def finish(path, sign):
     )
 
 
-def topic_given():
+def known_topic(topic):
     names = order()
     alone_there = names[0] if len(names) == 1 else ''
-    topic = os.environ.get('TOPIC') or alone_there or \
+    topic = topic or alone_there or \
         die(f'TOPIC= is needed, one of: {" ".join(names)}')
     if topic not in names:
         die(f'no topic {topic} (known: {" ".join(names)})')
@@ -215,12 +222,10 @@ def write_patches(posting, version, who):
     return (files[0], files[1:]) if posting.letter else (None, files)
 
 
-def fill_letter(letter, patches, text, name, authors):
+def fill_letter(letter, patches, text, name):
     """Subject, text and headers of the cover letter."""
     content = letter.read_text(errors='surrogateescape')
-    for author in authors:
-        if unreachable(author):    # in the shortlog
-            content = content.replace(f'\n{author.rpartition(" <")[0]} (', f'\n{name} (')
+    content = content.replace(f'\n{PLACEHOLDER.rpartition(" <")[0]} (', f'\n{name} (')    # shortlog
     content = content.replace('*** SUBJECT HERE ***', header(text[0]))
     content = content.replace('*** BLURB HERE ***', text[1])
     # git leaves the name in a cover letter's From: unencoded
@@ -257,9 +262,8 @@ def address(letter, patches, found):
     return whole
 
 
-def postings(topic):
+def postings(topic, words):
     """What is mailed of the topic."""
-    words = os.environ.get('PATCH', '')
     if not is_single(topic):
         if words:
             die(f'PATCH={words}: {topic} is mailed as a whole')
@@ -275,42 +279,41 @@ def postings(topic):
                     None) for path in wanted]
 
 
-def main():
-    topic, who, number = topic_given(), sender(), pinned()[0]
-    base = upstream(number)
+def main(topic='', patch='', to='', send=False, linux='', stable_git=''):
+    topic, who, number = known_topic(topic), sender(), pinned()[0]
+    base = upstream(number, linux, stable_git)
     if not base:
         say(f'mail: note: base-commit is the commit of v{number} in linux/, which nobody else '
             f'has: LINUX= a git tree with the tag v{number}')
-    written = [write(posting, last_sent(posting.name) + 1, who, base)
-               for posting in postings(topic)]
+    written = [write(posting, last_sent(posting.name) + 1, who, to, base)
+               for posting in postings(topic, patch)]
     faults = sum((faults for *_, faults in written), [])
     if faults:
         die(f'nothing was sent: checkpatch --strict finds {len(faults)} faults (above)')
-    if not flag('SEND'):
+    if not send:
         say('mail: nothing was sent (SEND=1 sends)')
         return
     if unreachable(who[1]):
         die(f'nothing was sent: nobody can answer to {who[1]} (git config user.email)')
     for posting, version, files, _ in written:
-        send(files)
-        if not os.environ.get('TO'):    # a trial is no version
+        send_email(files)
+        if not to:    # a trial is no version
             git('tag', f'sent/{posting.name}/v{version}-base', f'{posting.first}^{{commit}}')
             git('tag', f'sent/{posting.name}/v{version}', f'{posting.last}^{{commit}}')
             say(f'mail: sent; kept as the tag sent/{posting.name}/v{version} in linux/')
 
 
-def write(posting, version, who, base):
+def write(posting, version, who, only, base):
     """The posting as an mbox: (posting, version, its mails, what checkpatch finds)."""
     name, mail = who
+    authors = authors_of(posting.first, posting.last, f'{name} <{mail}>')
     letter, patches = write_patches(posting, version, who)
-    authors = set(git('log', '--format=%an <%ae>', f'{posting.first}..{posting.last}').splitlines())
     if letter:
-        fill_letter(letter, patches, posting.letter, name, authors)
+        fill_letter(letter, patches, posting.letter, name)
     if base:
         name_base(letter or patches[0], base)
     for path in patches:
         finish(path, f'{name} <{mail}>')
-    only = os.environ.get('TO')
     faults = checkpatch.findings(patches, LINUX)
     with ThreadPoolExecutor(host_cpus()) as pool:
         found = [([only], [])] * len(patches) if only else list(pool.map(recipients, patches))
@@ -322,11 +325,13 @@ def write(posting, version, who, base):
     mbox.write_bytes(b'\n'.join(path.read_bytes() for path in mails))
     what = f'{len(patches)} patches and the cover letter' if letter else 'one patch'
     say(f'mail: {posting.name} v{version}, {what} in {mbox.relative_to(TOP)}')
+    if authors:
+        say(f'mail: with patches of {", ".join(sorted(authors))}')
     say(f'mail: as {name} <{mail}>, to {len(to)}, cc {len(cc)}: {", ".join([*to, *cc])}')
     return posting, version, mails, faults
 
 
-def send(files):
+def send_email(files):
     if not Path(output(['git', '--exec-path']).strip(), 'git-send-email').exists():
         die('git send-email is missing: install the package git-email')
     step(

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make run|test|shell LINUX=/path: a git tree of the user's, as it is, in the place of the series.
+"""run, test and shell with --linux: a git tree of the user's, as it is, in the place of the series.
 
 The tree is only read: a clone below build/ gets its HEAD and what is uncommitted, and is built out
-of tree. "patched" is that; "base" is BASE= or the newest v7.3.y release that HEAD stands on.
+of tree. "patched" is that; "base" is --base or the newest v7.3.y release that HEAD stands on.
 """
-import os
 import re
 import shutil
 from pathlib import Path
@@ -15,18 +14,13 @@ from kit.series import mainline, version_of
 from kit.trees import ROOTS, Lock, state
 
 
-def given():
-    return os.environ.get('LINUX', '')
-
-
 def read(path, *words):
     """git's answer in the user's tree, which stays as it is."""
     return git('--no-optional-locks', *words, cwd=path, check=False)
 
 
-def merge_base(path):
-    """What "base" is: BASE=, or the newest release below HEAD."""
-    named = os.environ.get('BASE')
+def merge_base(path, named):
+    """What "base" is: the commit of that name, or the newest release below HEAD."""
     if not named:
         found = read(path, 'describe', '--tags', '--abbrev=0', '--match', f'v{mainline()}',
                      '--match', f'v{mainline()}.[0-9]*', 'HEAD')
@@ -68,16 +62,16 @@ def copy_uncommitted(path, folder):
             (folder / name).unlink(missing_ok=True)
 
 
-def use():
-    """Makes LINUX= what is built and booted; returns what it is, in words."""
-    path = Path(given()).expanduser().resolve()
+def use(linux, commit=None):
+    """Makes the tree at this path what is built and booted; commit: what "base" is."""
+    path = Path(linux).expanduser().resolve()
     top = read(path, 'rev-parse', '--show-toplevel').stdout.strip() if path.is_dir() else ''
     if not top or Path(top).resolve() != path:
-        die(f'LINUX={given()}: give the top of a git tree of Linux {mainline()}.y')
+        die(f'LINUX={linux}: give the top of a git tree of Linux {mainline()}.y')
     version = version_of(read(path, 'show', 'HEAD:Makefile').stdout)
     if not version:
         die(f'LINUX={path}: its HEAD is no Linux')
-    head, below = read(path, 'rev-parse', 'HEAD').stdout.strip(), merge_base(path)
+    head, below = read(path, 'rev-parse', 'HEAD').stdout.strip(), merge_base(path, commit)
     with Lock(BUILD / 'own'):
         for name, commit in (('own', head), ('own-base', below)):
             clone(path, BUILD / name / 'linux', commit)

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from kit import measure, topics
+from kit import cli, measure, topics
 from kit.common import TOP, die
 
 
@@ -28,9 +28,8 @@ def draw(topic):
     if not plt:
         os.chdir(TOP)
         # bench's variables would mean nothing to plot
-        for name in ('TOPIC', 'PART', 'RUNS', 'ROUNDS', 'FULL'):
-            os.environ.pop(name, None)
-        os.execv('/usr/bin/python3', ['/usr/bin/python3', '-m', 'kit', 'plot', topic])
+        os.execve('/usr/bin/python3', ['/usr/bin/python3', '-m', 'kit', 'plot', topic],
+                  cli.without_variables())
     figure = topics.benchmark(topic).plot(measure.load(topic), plt)
     figure.tight_layout()
     path = measure.path_of(topic).with_suffix('.png')

@@ -7,17 +7,19 @@ from kit import base, deps, own, tree
 READY = bool(os.environ.get('KIT_NO_SETUP'))    # the caller knows that all of it is there
 
 
-def packages(verb):
+def packages(packages, archs='', arch=None, full=False):
+    """See deps.install_missing()."""
     if not READY:
-        deps.main(verb)
+        deps.install_missing(packages, archs, arch, full)
 
 
-def trees(needs, path=None):
-    """needs: see Verb; path: a tree that the base is taken from."""
+def trees(needs, linux=None, commit=None, stable_git=None):
+    """needs: see cli.Verb; linux: the user's tree, which the base is taken from unless it is what
+    is built; commit: what "base" is of it then."""
     if READY:
         return
-    base.main(path)
+    base.main(None if needs == 'own' else linux, stable_git)
     if needs != 'base':
         tree.main(keep=True, stay=needs == 'own')
-    if needs == 'own' and own.given():
-        own.use()
+    if needs == 'own' and linux:
+        own.use(linux, commit)

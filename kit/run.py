@@ -7,7 +7,6 @@ each.
 """
 import hashlib
 import json
-import os
 from pathlib import Path
 
 from kit import build, measure, table, topics
@@ -17,16 +16,9 @@ from kit.trees import source
 FEW, MANY = 3, 5    # boots
 
 
-def runs_given():
-    text = os.environ.get('RUNS', '')
-    if text and not (text.isdigit() and int(text)):
-        die(f'RUNS={text}: a number of boots is meant')
-    return int(text or 0)
-
-
-def topic_given():
+def quick_topic(topic):
     known = measure.quick_topics() or die('no topic has a quick benchmark')
-    topic = os.environ.get('TOPIC') or known[0]
+    topic = topic or known[0]
     if topic not in known:
         die(f'make run shows {" ".join(known)}; for others: make bench TOPIC={topic}')
     return topic
@@ -52,8 +44,8 @@ def settled(rows):
     return all((row['min'] > 1) == (row['max'] > 1) for row in timed)
 
 
-def main():
-    topic, wanted = topic_given(), runs_given()
+def main(topic='', runs=0):
+    topic, wanted = quick_topic(topic), runs
     key, kept = key_of(topic), BUILD / 'run' / f'{topic}.json'
     kept.parent.mkdir(parents=True, exist_ok=True)
     if kept.exists() and not wanted:

@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make shell: a kernel, built and booted, with a shell on this terminal."""
-import os
 from pathlib import Path
 
 from kit import build, guest
-from kit.common import die, flag, number
+from kit.common import die
 from kit.qemu import Options
 
 
-def main():
-    arch = os.environ.get('ARCH') or 'x86_64'
-    flavour, share = os.environ.get('FLAVOUR') or 'plain', os.environ.get('SHARE', '')
+def main(arch='x86_64', flavour='plain', tree='patched', cpus=0, mem='', iommu='', append='',
+         share='', gdb=False):
     if share:
         share = str(Path(share).expanduser().resolve())
         if not Path(share).is_dir():
             die(f'SHARE={share}: no such folder')
         flavour += '+share'
-    if flag('GDB'):
+    if gdb:
         flavour += '+gdb'
-    options = Options(cpus=number('CPUS', 0), memory=os.environ.get('MEM', ''),
-                      iommu=os.environ.get('IOMMU', ''), append=os.environ.get('APPEND', ''))
-    image = build.build(arch, flavour, os.environ.get('TREE') or 'patched')
-    return guest.shell(arch, image, options, share, flag('GDB'))
+    options = Options(cpus=cpus, memory=mem, iommu=iommu, append=append)
+    return guest.shell(arch, build.build(arch, flavour, tree), options, share, gdb)

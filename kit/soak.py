@@ -6,13 +6,12 @@ may be left of them. With FLAVOUR=kcsan the workloads alone, on a kernel that fi
 The programs are soak/. Closes with `N passed, N failed, N skipped`; soak/soak.json has what was
 counted. Exit status: as of make test.
 """
-import os
 import random
 import re
 from pathlib import Path
 
 from kit import build, console, guest, pages, races, report, selftests, soak_record
-from kit.common import TOP, archs, die, load_machine, number, say, shown, step
+from kit.common import TOP, archs, die, load_machine, say, shown, step
 from kit.config import CONFIGS
 from kit.qemu import Options
 from kit.trees import Lock, make, root, source
@@ -137,19 +136,13 @@ def run(arch, flavour, minutes, seed, names):
             row_of(arch, flavour, minutes, seed, results, splats, counts['failed']))
 
 
-def chosen(name, default, known):
-    value = os.environ.get(name) or default
-    if value not in known:
-        die(f'{name}={value}: not one of {" ".join(known)}')
-    return value
-
-
-def main():
-    arch, flavour = chosen('ARCH', 'x86_64', archs()), chosen('FLAVOUR', 'debug', RUNS)
+def main(minutes=20, arch='x86_64', flavour='debug', seed=None):
+    for name, value, known in ('ARCH', arch, archs()), ('FLAVOUR', flavour, RUNS):
+        if value not in known:
+            die(f'{name}={value}: not one of {" ".join(known)}')
     if not (CONFIGS / f'{arch}-{flavour}.config').exists():
         die(f'FLAVOUR={flavour}: not on {arch}')
-    counts, status, row = run(arch, flavour, number('MINUTES', 20), number('SEED', any_seed()),
-                              RUNS[flavour])
+    counts, status, row = run(arch, flavour, minutes, seed or any_seed(), RUNS[flavour])
     if status == guest.LOST:
         say('soak: not recorded, as the guest was lost')
     else:

@@ -3,6 +3,10 @@
 # The way to Python: a fresh machine may have none. Then `python3 -m kit "$@"`.
 set -eu
 if ! command -v python3 >/dev/null; then
+	case " $* " in *' --help '*)
+		echo "python3 (3.11 or newer) is missing: \`make deps\` installs it as root" >&2
+		exit 1
+	esac
 	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
 		echo "deps: python3 (3.11 or newer) is missing: install it" >&2
 		exit 1

@@ -6,13 +6,11 @@ where they have to show them.
 Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 a test failed, 2 a guest was lost,
 3 a kernel splat.
 """
-import os
 import re
 from collections import Counter
 
-from kit import boots, build, console, guest, own, report, reproduce, selftests, soak
-from kit.common import (Pool, archs, die, flag, host_cpus, host_memory, load_machine, number,
-                        pattern, say, shown)
+from kit import boots, build, console, guest, report, reproduce, selftests, soak
+from kit.common import Pool, archs, die, host_cpus, host_memory, load_machine, say, shown
 from kit.git import git
 from kit.qemu import iommus_of
 from kit.report import closing
@@ -34,33 +32,30 @@ def there(test):
                    cwd=source('patched'), check=False).returncode
 
 
-def plan():
+def plan(test='', arch='', flavour='', cpus=0, iommu='', full=False, linux=''):
     """The boots that were asked for, first those on debug kernels, which take longest."""
-    arch, flavour = os.environ.get('ARCH', ''), os.environ.get('FLAVOUR', '')
-    machine = {'iommu': os.environ.get('IOMMU'), 'cpus': number('CPUS')}
-    planned = boots.chosen(arch, flavour, pattern('TEST'), flag('FULL'),
+    machine = {'iommu': iommu, 'cpus': cpus}
+    planned = boots.chosen(arch, flavour, test, full,
                            {field: value for field, value in machine.items() if value})
-    if machine['iommu']:
+    if iommu:
         planned = [boot for boot in planned
-                   if machine['iommu'] in iommus_of(load_machine(boot['arch']))] or \
-            die(f'IOMMU={machine["iommu"]}: no guest with those tests has it')
-    if own.given() or elsewhere():
-        missing = {test['name'] for boot in planned for test in boot['test'] if not there(test)}
+                   if iommu in iommus_of(load_machine(boot['arch']))] or \
+            die(f'IOMMU={iommu}: no guest with those tests has it')
+    if linux or elsewhere():
+        missing = {each['name'] for boot in planned for each in boot['test'] if not there(each)}
         if missing:
             say(f'test: this tree has not: {" ".join(sorted(missing))}')
-        planned = [{**boot, 'test': [test for test in boot['test'] if test['name'] not in missing]}
+        planned = [{**boot, 'test': [each for each in boot['test'] if each['name'] not in missing]}
                    for boot in planned if 'tree' not in boot]
     return sorted((boot for boot in planned if boot['test']),
                   key=lambda boot: not boot['flavour'].startswith('debug'))
 
 
-def soaked():
-    """The architectures whose workloads run side by side: `soak` to TEST=. They have a kernel, CPUs
-    and devices of their own."""
-    arch, flavour = os.environ.get('ARCH', ''), os.environ.get('FLAVOUR', '')
-    if not flag('FULL') or own.given() or elsewhere() or number('CPUS') or \
-            os.environ.get('IOMMU') or flavour not in ('', 'debug') or \
-            not re.search(pattern('TEST'), 'soak'):
+def soaked(test='', arch='', flavour='', cpus=0, iommu='', full=False, linux=''):
+    """The architectures whose workloads run side by side: `soak` to --test. They have a kernel,
+    CPUs and devices of their own."""
+    if not full or linux or elsewhere() or cpus or iommu or flavour not in ('', 'debug') or \
+            not re.search(test, 'soak'):
         return []
     return [each for each in archs() if arch in ('', each)]
 
@@ -140,10 +135,13 @@ def places():
     return max(1, min(host_cpus(), host_memory() // (5 << 30)))
 
 
-def main():
-    total, worst, planned, soaks = Counter(), guest.OK, plan(), soaked()
+def main(**given):
+    """given: as plan() takes it."""
+    total, worst, planned, soaks = Counter(), guest.OK, plan(**given), soaked(**given)
     if not planned and not soaks:
-        die('no test is meant by that')
+        more = 0 if given.get('full') else sum(
+            len(boot['test']) for boot in plan(**{**given, 'full': True}))
+        die(f'no test matches{f" ({more} more with FULL=1)" if more else ""}')
     with Pool(places()) as pool:
         for counts, status in run_all(planned, soaks, pool):
             total += counts

@@ -220,10 +220,10 @@ class Differ(unittest.TestCase):
 class Soak(unittest.TestCase):
     FAULTS = ['# count injections 4', 'TAP version 13', '1..1', 'ok 1 type1: 4K mapped']
 
-    def run_with(self, said, splat='', faults=FAULTS, flavour='', lost=False):
+    def run_with(self, said, splat='', faults=FAULTS, flavour='debug', lost=False):
         """(exit status, recorded row or None) when the guest says that."""
         def run_guest(*_, on_line=None, **__):
-            for number, lines in enumerate((said,) if flavour else (faults, said)):
+            for number, lines in enumerate((faults, said) if flavour == 'debug' else (said,)):
                 for line in [f'## begin {number}', *lines, f'## end {number} 0']:
                     on_line(line)
             (folder / 'console').write_text(splat)
@@ -231,8 +231,6 @@ class Soak(unittest.TestCase):
             return guest.Outcome(status, '', '', 0, 'tcg', folder, 1.0, 1.0, True)
 
         with tempfile.TemporaryDirectory() as top, \
-                mock.patch.dict('os.environ', {'MINUTES': '1', 'SEED': '7', 'ARCH': 'x86_64',
-                                               'FLAVOUR': flavour}), \
                 mock.patch('kit.races.changed_functions', lambda *_: ['get']), \
                 mock.patch.multiple(soak, program=lambda arch, name: ''), \
                 mock.patch.multiple(soak_record, PATH=Path(top) / 'soak.json'), \
@@ -240,7 +238,7 @@ class Soak(unittest.TestCase):
                 mock.patch('kit.build.build'), mock.patch('kit.guest.run_guest', run_guest), \
                 contextlib.redirect_stdout(io.StringIO()):
             folder = Path(top)
-            status = soak.main()
+            status = soak.main(minutes=1, seed=7, flavour=flavour)
             return status, next(iter(soak_record.load()), None)
 
     @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
@@ -275,10 +273,11 @@ class Soak(unittest.TestCase):
 
     def test_other_kernels_are_not_for_it(self):
         said = io.StringIO()
-        for env in ({'FLAVOUR': 'plain'}, {'FLAVOUR': 'kcsan', 'ARCH': 'powerpc'}, {'ARCH': 'vax'}):
-            with mock.patch.dict('os.environ', env), contextlib.redirect_stderr(said), \
-                    mock.patch('kit.soak.run', self.fail), self.assertRaises(SystemExit):
-                soak.main()
+        for given in ({'flavour': 'plain'}, {'flavour': 'kcsan', 'arch': 'powerpc'},
+                      {'arch': 'vax'}):
+            with contextlib.redirect_stderr(said), mock.patch('kit.soak.run', self.fail), \
+                    self.assertRaises(SystemExit):
+                soak.main(**given)
         self.assertEqual(len(said.getvalue().splitlines()), 3, said.getvalue())
 
     def test_rows_from_before_a_column(self):
@@ -325,45 +324,51 @@ class Order(unittest.TestCase):
 
 
 class Planned(unittest.TestCase):
-    def planned(self, *more, **env):
+    def planned(self, *more, **given):
         asked = [*more, ('x', boot([{'program': 'a', 'skips': [{'test': 'b', 'reason': 'c'}]}])),
                  ('y', boot([{'program': 'a'}, {'program': 'd'}], cpus=6, nodes=2))]
-        with mock.patch.dict('os.environ', env), mock.patch.object(
-                boots.topics, 'boots', lambda: asked), \
+        with mock.patch.object(boots.topics, 'boots', lambda: asked), \
                 mock.patch.object(test, 'elsewhere', lambda: ''):
-            return test.plan()
+            return test.plan(**given)
 
-    def cpus(self, **env):
+    def cpus(self, **given):
         return [(each.get('cpus'), each.get('nodes'), len(each['test']))
-                for each in self.planned(**env)]
+                for each in self.planned(**given)]
 
     def test_as_the_topics_say_or_as_many_cpus_as_are_given(self):
         self.assertEqual(self.cpus(), [(None, None, 1), (6, 2, 2)])
-        self.assertEqual(self.cpus(CPUS='4'), [(4, None, 1), (4, 2, 2)])
-        for env in {'CPUS': 'some'}, {'TEST': '('}, {'IOMMU': 'none of these'}:
-            with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
-                self.cpus(**env)
+        self.assertEqual(self.cpus(cpus=4), [(4, None, 1), (4, 2, 2)])
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+            self.cpus(iommu='none of these')
+
+    def test_tests_of_full_are_named(self):
+        said = io.StringIO()
+        slow = ('z', boot([{'program': 'slow'}], full=True))
+        with mock.patch.object(boots.topics, 'boots', lambda: [slow]), \
+                mock.patch.object(test, 'elsewhere', lambda: ''), \
+                contextlib.redirect_stderr(said), self.assertRaises(SystemExit):
+            test.main(test='slow')
+        self.assertIn('no test matches (1 more with FULL=1)', said.getvalue())
 
     def test_an_iommu_that_one_architecture_has(self):
         arm64 = ('z', boot([{'program': 'a'}], arch='arm64'))
-        self.assertEqual([each['arch'] for each in self.planned(arm64, IOMMU='smmuv3')], ['arm64'])
-        self.assertEqual([each['arch'] for each in self.planned(arm64, IOMMU='amd')],
+        self.assertEqual([each['arch'] for each in self.planned(arm64, iommu='smmuv3')], ['arm64'])
+        self.assertEqual([each['arch'] for each in self.planned(arm64, iommu='amd')],
                          ['x86_64', 'x86_64'])
 
     def test_boots_that_become_one_and_may_skip(self):
-        self.assertEqual(self.cpus(CPUS='17'), [(17, None, 2)])
-        self.assertEqual(self.planned(CPUS='17')[0]['test'][0]['skips'], [boots.ELSEWHERE])
+        self.assertEqual(self.cpus(cpus=17), [(17, None, 2)])
+        self.assertEqual(self.planned(cpus=17)[0]['test'][0]['skips'], [boots.ELSEWHERE])
 
-    def soaked(self, **env):
-        with mock.patch.dict('os.environ', {'FULL': '1', **env}):
-            return sorted(test.soaked())
+    def soaked(self, **given):
+        return sorted(test.soaked(**{'full': True, **given}))
 
     def test_every_architecture_is_soaked_unless_something_else_is_asked_for(self):
         self.assertEqual(self.soaked(), ['arm64', 'powerpc', 'x86_64'])
-        self.assertEqual(self.soaked(ARCH='arm64', FLAVOUR='debug', TEST='soak'), ['arm64'])
-        for env in ({'FULL': ''}, {'FLAVOUR': 'plain'}, {'TEST': 'iova'}, {'CPUS': '3'},
-                    {'IOMMU': 'amd'}):
-            self.assertEqual(self.soaked(**env), [])
+        self.assertEqual(self.soaked(arch='arm64', flavour='debug', test='soak'), ['arm64'])
+        for given in ({'full': False}, {'flavour': 'plain'}, {'test': 'iova'}, {'cpus': 3},
+                      {'iommu': 'amd'}):
+            self.assertEqual(self.soaked(**given), [])
 
 
 class CommandLine(unittest.TestCase):
@@ -413,12 +418,26 @@ class Splats(unittest.TestCase):
         self.assertFalse(console.splats('WARNING: x.c:3', self.rules(line=line)))
         self.assertTrue(console.splats('WARNING: y.c:3', self.rules(line=line)))
         self.assertTrue(console.splats('WARNING: x.c:3', self.rules('x86_64', line=line)))
-        for arch in ('powerpc', 'x86_64'):
-            with self.assertRaises(SystemExit):
-                self.rules(arch, '2026-02-02', line)
+        # it expires where it belongs; boots go on
+        self.assertTrue(console.splats('WARNING: x.c:3', self.rules('powerpc', '2026-02-02', line)))
+        self.assertFalse(console.splats('booted', self.rules('x86_64', '2026-02-02', line)))
+        self.assertFalse(console.splats('WARNING: x.c:3',
+                                        self.rules('powerpc', '2026-02-01', line)))
         for wrong in ('x | y', 'vax | a | b | c | 2026-02-01', 'powerpc | ( | b | c | 2026-02-01'):
             with self.assertRaises(SystemExit):
                 self.rules(line=wrong)
+
+    def test_an_expired_exception_fails_the_check(self):
+        lines = '\n'.join(['# a comment', r'powerpc | x\.c | a reason | a link | 2026-02-01',
+                           'arm64 | y | another | a link | 2026-02-02'])
+        (self.folder / 'splats.allowed').write_text(lines)
+        for day, places in (('2026-02-01', []), ('2026-02-02', [2]), ('2026-02-03', [2, 3])):
+            found = console.expired(self.folder, datetime.date.fromisoformat(day))
+            self.assertEqual([int(line.split(':')[1]) for line in found], places)
+        self.assertEqual(console.expired(self.folder, datetime.date(2026, 2, 2)), [
+            'guest/splats.allowed:2: expired on 2026-02-01 (powerpc): a reason'])
+        with mock.patch.object(checks.files.console, 'expired', lambda: found):
+            self.assertEqual(checks.outcome(checks.files.exceptions), ('failed', '\n'.join(found)))
 
     def test_a_boot_expects_lines_of_its_own(self):
         rules = self.rules(expected=['fault addr 0x80000000 '])
@@ -653,8 +672,7 @@ class Checks(unittest.TestCase):
                   'event = threading.Event()\n'
                   f'def reads():\n    """a"""\n    {reading}\n'
                   f'def compiles():\n    """b"""\n    {compiling}\n'
-                  'checks.LANES = [{"r": reads}, {"c": compiles}]\n'
-                  'checks.CHECKS = {"r": reads, "c": compiles}\nprint(checks.run({"r", "c"}))\n')
+                  'print(checks.run([{"r": reads}, {"c": compiles}], lambda: None))\n')
         # the test may have been started with nohup
         return subprocess.run([sys.executable, '-B', '-c', script], cwd=TOP, capture_output=True,
                               text=True, timeout=30, check=False,

@@ -20,8 +20,8 @@ from kit.series import patch_files    # noqa: E402
 # what the verbs ask of the topics, without a kernel: boots, configurations, tables, letters
 ASK = '''
 from kit import boots, deps, measure, pages, table, topics
-print([topics.after(topic) for topic in topics.order()], deps.archs_of('test'))
-for arch in deps.archs_of('test'):
+print([topics.after(topic) for topic in topics.order()], deps.archs_of('all'))
+for arch in deps.archs_of('all'):
     print(boots.chosen(arch, full=True), topics.suites(arch))
     print(topics.config([arch, arch + '-debug']))
 print(topics.compiled(), measure.quick_topics(), *map(topics.programs, topics.suites('x86_64')))

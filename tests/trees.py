@@ -118,8 +118,8 @@ class Own(Toy):
 
     def use(self):
         with mock.patch.object(own, 'BUILD', self.work / 'build'), \
-                mock.patch.dict(trees.ROOTS), mock.patch.dict('os.environ', LINUX=str(self.toy)):
-            own.use()
+                mock.patch.dict(trees.ROOTS):
+            own.use(str(self.toy))
             read = [{path.name: path.read_text() for path in trees.ROOTS[tree].glob('linux/[ab]')}
                     for tree in ('base', 'patched')]
         self.assertEqual(read[0], {'a': 'a\n'})

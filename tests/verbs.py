@@ -4,6 +4,7 @@
 is lost."""
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit.checks.sink import Sink
+from kit.mail import PLACEHOLDER
 from kit.topics import KEYS
 
 TOP = Path(__file__).resolve().parent.parent
@@ -424,7 +426,7 @@ class Verbs(unittest.TestCase):
 
     # mail
 
-    def mail(self, refuses=b'', **env):
+    def mail(self, *words, refuses=b'', **env):
         """(exit status, what was said, mails) of topic two, sent to a server that keeps it."""
         with Sink(refuses) as sink:
             (self.home / '.gitconfig').write_text(
@@ -432,6 +434,7 @@ class Verbs(unittest.TestCase):
             )
             done = self.verb(
                 'mail',
+                *words,
                 TOPIC='two',
                 GIT_CEILING_DIRECTORIES=str(self.work),
                 GIT_CONFIG_NOSYSTEM='1',
@@ -482,6 +485,41 @@ class Verbs(unittest.TestCase):
         self.assertRegex(mails[0][1], rb'Range-diff against v1:\n1:  \w+ ! 1:  \w+ new: second')
         self.assertIn(b'++newer\n', mails[0][1])
         self.assertIn('sent/two/v2', self.git('tag'))
+
+    def authored(self, *authors):
+        """Topic two as a commit of each of these authors."""
+        self.git('reset', '-q', '--hard', 'one')
+        for number, author in enumerate(authors):
+            self.commit(f'kernel/{number}.c', '', CODE, f'{number}: add it\n\nWhy.')
+            self.git('commit', '-q', '--amend', '--no-edit', f'--author={author}')
+        self.good('export')
+
+    def test_mail_keeps_a_contributor_as_author(self):
+        self.mailable()
+        like_it = PLACEHOLDER.replace('Seed', 'Other').replace('users.noreply.', '')
+        like_it = f'{like_it.rpartition(".")[0]}.org>'
+        self.authored(PLACEHOLDER, 'C. Ontributor <c@example.org>', like_it)
+        status, said, mails = self.mail()
+        self.assertEqual((status, len(mails)), (0, 4), said)
+        letter, ours, theirs, other = (data for _, data in mails)
+        for data in (letter, ours, theirs, other):
+            self.assertIn(b'\nFrom: A Sender <sender@example.com>\n', b'\n' + data)
+        self.assertEqual(ours.count(b'\nFrom: '), theirs.count(b'\nFrom: ') - 1)
+        self.assertIn(b'\n\nFrom: C. Ontributor <c@example.org>\n\n', theirs)
+        self.assertIn(f'\n\nFrom: {like_it}\n\n'.encode(), other)
+        self.assertIn(b'\nA Sender (1):\n', letter)
+        self.assertIn(b'\nC. Ontributor (1):\n', letter)
+        self.assertIn('with patches of C. Ontributor <c@example.org>', said)
+
+    def test_mail_of_an_author_whom_nobody_can_ask(self):
+        self.mailable()
+        private = 'C Ontributor <1234+c@users.noreply.github.com>'
+        self.authored(PLACEHOLDER, private)
+        for send in '1', '':
+            status, said, mails = self.mail(SEND=send)
+            self.assertEqual((bool(status), mails), (True, []), said)
+            self.assertRegex(said.splitlines()[-1], 'nobody can write to '
+                             + re.escape(private) + r', the author of \w+ \("1: add it"\)')
 
     def test_mail_of_a_topic_that_needs_another(self):
         self.mailable()
@@ -544,7 +582,7 @@ class Verbs(unittest.TestCase):
         self.assertIn('nothing was sent: checkpatch --strict finds 1 faults', said)
         (self.top / 'found').unlink()
         # a trial
-        status, said, mails = self.mail(TO='me@example.com')
+        status, said, mails = self.mail('--to', 'me@example.com')
         self.assertEqual(
             (status, [recipients for recipients, _ in mails]), (0, [['me@example.com']] * 2), said
         )
@@ -569,7 +607,7 @@ class Verbs(unittest.TestCase):
         self.bad('bench', says='no topic has a measure.py')
         self.bad('tree', says='TEST= means nothing to tree', TEST='x', LINUX='')
         self.bad('export', says='LINUX= means nothing to export', LINUX='/x')
-        self.bad('test', says='BASE= goes with LINUX=', BASE='v7.3.4')
+        self.bad('test', '--base', 'v7.3.4', says='BASE= goes with LINUX=')
 
     def test_clean_in_a_folder_with_a_space(self):
         self.repository('my work/repository')
@@ -590,16 +628,16 @@ class Verbs(unittest.TestCase):
         self.git('bisect', 'start', 'two', 'two~1')
         self.git('checkout', '-q', 'one~1')
         head = self.git('rev-parse', 'HEAD')
-        self.assertIn('a git bisect is under way', self.good('tree', 'keep'))
+        self.assertIn('a git bisect is under way', self.good('tree', '--keep'))
         self.assertEqual(self.git('rev-parse', 'HEAD'), head)
 
     def test_what_is_checked_out_stays(self):
         self.two_topics()
         self.git('checkout', '-q', 'one')
         self.assertIn('used as it is, at one; `make tree` goes back to two',
-                      self.good('tree', 'keep', 'stay'))
+                      self.good('tree', '--keep', '--stay'))
         self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'one')
-        self.good('tree', 'keep')
+        self.good('tree', '--keep')
         self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'two')
 
     def test_several_at_once(self):

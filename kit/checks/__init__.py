@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make check: everything static; closes with `N passed, N failed, N skipped`.
 
-CHECK='words' runs the checks whose name has one of the words in it. Those that read, one thread
+--check 'words' runs the checks whose name has one of the words in it. Those that read, one thread
 most of the time, run beside those that compile, which wait for git, make and the linker, and these
 beside those of other architectures. Those that need no linux/ run while it is made.
 """
@@ -20,7 +20,8 @@ from kit.trees import Lock
 # the order they run
 OWN = {
     'python': files.python, 'shell': files.shell, 'contents': files.contents,
-    'tables': files.tables, 'own-tests-verbs': files.own_tests_of_verbs,
+    'exceptions': files.exceptions, 'tables': files.tables,
+    'own-tests-verbs': files.own_tests_of_verbs,
 }
 READING = {
     'own-tests': files.own_tests, 'models': files.models,
@@ -31,18 +32,19 @@ READING = {
 }
 
 
-def compiling_lane(arch):
+def compiling_lane(arch, full):
     """{NAME-ARCH: check}"""
     checks = {'configs': compiling.configs, 'compile': compiling.small,
               'bisect': compiling.bisect, 'alone': compiling.alone,
               'warnings': compiling.warnings}
-    return {f'{name}-{arch}': functools.update_wrapper(functools.partial(check, arch), check)
+    return {f'{name}-{arch}': functools.update_wrapper(functools.partial(check, arch, full), check)
             for name, check in checks.items()}
 
 
-# the longest comes last: the thread that signals come to runs it, and shows how it goes on
-LANES = [OWN, READING, *map(compiling_lane, sorted(archs(), key=GENERIC.__eq__))]
-CHECKS = {name: check for lane in LANES for name, check in lane.items()}
+def lanes(full=False):
+    """The longest comes last: the thread that signals come to runs it, and shows how it goes on."""
+    return [OWN, READING,
+            *(compiling_lane(arch, full) for arch in sorted(archs(), key=GENERIC.__eq__))]
 
 
 def outcome(function):
@@ -60,13 +62,13 @@ def outcome(function):
     return 'passed', ''
 
 
-def run_lane(names):
+def run_lane(lane):
     """{name: word} of these checks, each shown when it has ended."""
     words = {}
-    for name in names:
+    for name, check in lane.items():
         start = time.monotonic()
-        words[name], findings = outcome(CHECKS[name])
-        what = CHECKS[name].__doc__.strip().splitlines()[0]
+        words[name], findings = outcome(check)
+        what = check.__doc__.strip().splitlines()[0]
         lines = [f'{words[name]:7} {time.monotonic() - start:6.1f} s  {name}: {what}',
                  *(f'    {line}' for line in findings.splitlines()[:60])]
         # over the other lane's progress
@@ -74,19 +76,19 @@ def run_lane(names):
     return words
 
 
-def give_way(names):
+def give_way(lane):
     """run_lane(), of this thread and what it starts, behind the longest lane."""
     os.nice(5)
-    return run_lane(names)
+    return run_lane(lane)
 
 
-def run(chosen):
+def run(chosen, make_linux):
     """{name: word}: the lanes side by side."""
-    own, *others, last = [[name for name in lane if name in chosen] for lane in LANES]
-    with Pool(len(LANES)) as pool:
+    own, *others, last = chosen
+    with Pool(len(chosen)) as pool:
         beside = [pool.submit(give_way, own)]
         if any(others) or last:
-            linux()
+            make_linux()
         beside += [pool.submit(give_way, lane) for lane in others]
         words = run_lane(last)
         for each in beside:
@@ -94,22 +96,24 @@ def run(chosen):
         return words
 
 
-def linux():
-    """linux/ as series/ describes it."""
-    prepare.trees('series', os.environ.get('LINUX'))
-    if not (LINUX / '.git').exists():
-        die('no linux/ here: make check')
+def main(check='', full=False, linux=None, stable_git=None):
+    words, known = check.split(), lanes(full)
+    chosen = [{name: each for name, each in lane.items()
+               if not words or any(word in name for word in words)} for lane in known]
+    names = [name for lane in known for name in lane]
+    if not any(chosen):
+        die(f'no check of that name (there are: {" ".join(names)})')
 
+    def make_linux():
+        """As series/ describes it."""
+        prepare.trees('series', linux, stable_git=stable_git)
+        if not (LINUX / '.git').exists():
+            die('no linux/ here: make check')
 
-def main():
-    words = os.environ.get('CHECK', '').split()
-    chosen = {name for name in CHECKS if not words or any(word in name for word in words)}
-    if not chosen:
-        die(f'no check of that name (there are: {" ".join(CHECKS)})')
-    prepare.packages('check')
+    prepare.packages('CHECK', 'all', full=full)
     with Lock(WORK):
-        found = run(chosen)
-    failed = [name for name in CHECKS if found.get(name) == 'failed']
+        found = run(chosen, make_linux)
+    failed = [name for name in names if found.get(name) == 'failed']
     if failed:
         print(f'failed: {" ".join(failed)}')
     counts = list(found.values())

@@ -9,7 +9,7 @@ from pathlib import Path
 from kit import boots, build, selftests, single, topics
 from kit.checks.common import (GENERIC, WORK, Failed, Skipped, arch_of, checkout,
                                need_patches, new_lines, passed_before, passed_now, remember, series)
-from kit.common import GUEST, TOP, archs, flag, load_machine, output, say, step
+from kit.common import GUEST, TOP, archs, load_machine, output, say, step
 from kit.config import configure, fragments, generate, known_symbols
 from kit.git import git
 from kit.series import base_file, patch_files, touched
@@ -153,7 +153,7 @@ def build_suites(commit, below, arch):
         passed_now(key)
 
 
-def bisect(arch):
+def bisect(arch, full=False):
     """Every patch compiles on its own, with no warning in touched files; the last one is linked."""
     need_patches()
     mine = {topic for topic in series().tips if arch in archs_of(topic)}
@@ -167,14 +167,14 @@ def bisect(arch):
     for (topic, commit), path in zip(series().commits, series().patches):
         if topic in mine:
             if sources(below, arch) != sources(commit, arch):
-                parts = () if flag('FULL') else objects_of(topic, commit, below, arch)
-                if parts or flag('FULL'):
+                parts = () if full else objects_of(topic, commit, below, arch)
+                if parts or full:
                     build_commit(path.name, commit, arch, parts)
             build_suites(commit, below, arch)
         below = commit
 
 
-def alone(arch):
+def alone(arch, _=False):
     """Each patch that is mailed by itself applies to the base, and compiles there."""
     need_patches()
     found = [(topic, path) for topic in topics.order() if topics.is_single(topic)
@@ -212,7 +212,7 @@ def compiler_warnings(commit, files, arch):
     return status, gcc_says(log, arch), log
 
 
-def warnings(arch):
+def warnings(arch, _=False):
     """gcc W=1 and sparse say nothing new of any touched file."""
     files = [path for path in series().kernel_files(series().present('.c'))
              if arch_of(path) == arch]
@@ -301,19 +301,19 @@ def files_for(config):
                  or path.startswith(f'arch/{source_arch(machine_of(config))}/'))]
 
 
-def commits_for(config):
+def commits_for(config, full):
     """Those that are compiled so: the last, with FULL=1 each one from its first topic on."""
-    if not flag('FULL') or config.get('full'):
+    if not full or config.get('full'):
         return [series().last]
     first = min(map(list(series().tips).index, config['topics']))
     return [commit for topic, commit in series().commits
             if list(series().tips).index(topic) >= first]
 
 
-def small(arch):
+def small(arch, full=False):
     """The touched files compile in the topics' small configurations, and nothing new is said."""
     found, wanted = [], [config for config in topics.compiled() if config['arch'] == arch
-                         and (flag('FULL') or not config.get('full'))]
+                         and (full or not config.get('full'))]
     if not wanted:
         raise Skipped(f'no topic has one for {arch}')
     for config in wanted:
@@ -321,7 +321,7 @@ def small(arch):
         if not shutil.which(compiler):
             raise Failed(f'{compiler} is missing (make deps FULL=1)')
         version = output([compiler, '--version'])
-        for commit in commits_for(config):
+        for commit in commits_for(config, full):
             ours = files_for(config)
             files = git('ls-tree', '-r', '--name-only', commit, '--', *ours).splitlines() \
                 if ours else []
@@ -343,7 +343,7 @@ def undefined_symbols(arch, flavour):
     return asked - known_symbols(src, asked)
 
 
-def configs(arch):
+def configs(arch, full=False):
     """Kernels that nothing here builds, for `make shell`, FULL=1, ask for symbols that there are.
     With FULL=1 each .config is made: a symbol may be there and its dependencies not."""
     need_patches()
@@ -357,7 +357,7 @@ def configs(arch):
     for flavour in sorted(asked):
         found += [f'{arch} {flavour}: no Kconfig file defines {symbol}'
                   for symbol in sorted(undefined_symbols(arch, flavour))]
-        if flag('FULL'):
+        if full:
             configure(arch, flavour, tree_of(arch))
     if found:
         raise Failed('\n'.join(found))

@@ -5,7 +5,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from kit import measure, pages, table, topics
+from kit import console, measure, pages, table, topics
 from kit.checks.common import Failed
 from kit.common import SERIES, TOP, output
 
@@ -91,6 +91,12 @@ def faults_of(name):
 def contents():
     """Own files name no machine's path and no package mirror; programs carry their licence."""
     if faults := sum(map(faults_of, own_files()), []):
+        raise Failed('\n'.join(faults))
+
+
+def exceptions():
+    """guest/splats.allowed has no exception whose day has passed."""
+    if faults := console.expired():
         raise Failed('\n'.join(faults))
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from email import policy
 from email.utils import getaddresses
 
+from kit import cli
 from kit.checks.common import Failed, need_patches, series
 from kit.checks.sink import Sink
 from kit.common import BUILD, LINUX, TOP, output
@@ -59,14 +60,7 @@ def send(topic, sink):
         'GIT_CONFIG_NOSYSTEM': '1',
         'GIT_CEILING_DIRECTORIES': BOX.parent,
         'PYTHONDONTWRITEBYTECODE': '1',
-        'TOPIC': topic,
-        'SEND': '1',
-        'PATCH': None,
-        'TO': None,
-        'LINUX': None,
-        'STABLE_GIT': None,
-        'CHECK': None,
-        'FULL': None,
+        **dict.fromkeys(cli.VARIABLES),
         'KIT_NO_SETUP': '1',
         **{
             f'GIT_{who}_{what}': value
@@ -74,7 +68,8 @@ def send(topic, sink):
             for what, value in (('NAME', NAME), ('EMAIL', ADDRESS))
         },
     }
-    done = output([sys.executable, '-m', 'kit', 'mail'], cwd=BOX, env=env, check=False)
+    done = output([sys.executable, '-m', 'kit', 'mail', '--topic', topic, '--send'], cwd=BOX,
+                  env=env, check=False)
     return done.returncode, done.stdout + done.stderr
 
 

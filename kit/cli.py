@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""python3 -m kit VERB: the verbs and their options.
+
+This module alone reads the command line. An option is also a variable: `--topic x` or TOPIC=x, as
+make passes it. A verb's function gets the options that were given as keyword arguments, so their
+defaults stand there. Nothing is installed, fetched or built before the words are parsed.
+"""
+import argparse
+import functools
+import importlib
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit import common
+from kit.qemu import Limits
+
+USAGE = 2    # exit status of a command line that is wrong
+
+
+def number(text):
+    if not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f'{text}: a number is meant')
+    return int(text)
+
+
+def pattern(text):
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f'{text}: {error}') from error
+    return text
+
+
+def flag(text):
+    """Of a variable: 1 and 0 are the words for yes and no."""
+    if text not in ('0', '1'):
+        raise argparse.ArgumentTypeError(f'{text}: 1 is meant')
+    return text == '1'
+
+
+@dataclass(frozen=True)
+class Option:
+    value: str             # what --help calls its value; of a flag the empty string
+    help: str
+    kind: object = str
+    variable: bool = True    # make passes it, too
+
+    def add(self, parser, names):
+        kind = {'type': self.kind, 'metavar': self.value} if self.value \
+            else {'action': 'store_true', 'default': None}
+        parser.add_argument(*names, help=self.help, **kind)
+
+
+def a_flag(text, **more):
+    return Option('', text, flag, **more)
+
+
+OPTIONS = {
+    'append': Option('WORDS', "more words for the kernel's command line"),
+    'arch': Option('ARCH', 'the architecture, one of guest/*.toml'),
+    'base': Option('COMMIT', 'what "base" is of the tree of --linux; otherwise its newest release'),
+    'calls': Option('N', 'how many random calls', number),
+    'check': Option('WORDS', 'only checks whose name has one of the words in it'),
+    'cpus': Option('N', 'CPUs of the guest', number),
+    'flavour': Option('FLAVOUR', 'plain, debug, trace or kcsan; +NAME adds guest/config/*+NAME'),
+    'full': a_flag('also what is slow'),
+    'gdb': a_flag('the guest waits for gdb'),
+    'iommu': Option('NAME', 'one of the IOMMUs in guest/ARCH.toml'),
+    'keep': a_flag('leave a linux/ that holds work as it is', variable=False),
+    'linux': Option('PATH', 'a git tree of your own; it is only read'),
+    'mem': Option('SIZE', "memory of the guest, for example 4G"),
+    'minutes': Option('N', 'how long', number),
+    'part': Option('NAME', 'only this part of the benchmark'),
+    'patch': Option('WORDS', 'of a topic mailed patch by patch: those with this in their name'),
+    'rounds': Option('N', 'rounds in each boot', number),
+    'runs': Option('N', 'boots of each kernel', number),
+    'seed': Option('N', 'repeats a sequence of random numbers', number),
+    'send': a_flag('send it; without, it stays in an mbox'),
+    'share': Option('FOLDER', 'a folder of this host, /share in the guest'),
+    'stable-git': Option('URL', 'a stable git tree to fetch the base from'),
+    'stay': a_flag('with --keep: leave another commit of series/ checked out', variable=False),
+    'test': Option('REGEX', 'only tests with such a name', pattern),
+    'to': Option('ADDRESS', 'a trial: to this address only'),
+    'topic': Option('TOPIC', 'a folder of series/'),
+    'tree': Option('TREE', 'patched or base'),
+}
+
+
+@dataclass(frozen=True)
+class Verb:
+    function: str          # MODULE.FUNCTION below kit
+    help: str
+    options: str = ''      # what the function takes
+    setup: str = ''        # options for what prepares linux/
+    # what has to be there: `series` is linux/ as series/ describes it (work in it is kept), `own`
+    # the same or another of its commits, or the user's own tree with --linux, `base` the base alone
+    needs: str = ''
+    packages: str = ''     # a set of kit/deps.py
+    archs: str = ''        # compilers and QEMU of `one` architecture, or of `all` that topics boot
+    make: bool = True      # a target of make
+    words: tuple = ()      # positional arguments
+    more: object = None    # adds arguments of its own
+
+    def names(self):
+        """All of its options, in the order of --help."""
+        return list(dict.fromkeys([*self.options.split(), *self.setup.split()]))
+
+
+KERNEL = ('arch', 'flavour', 'tree')
+
+
+def boot_arguments(parser):
+    """Of `boot`, which takes anything that a boot may be given."""
+    parser.add_argument('job', type=Path, help='a shell script for the guest')
+    parser.add_argument('files', type=Path, nargs='*', help='beside it in /job, also in PATH')
+    parser.add_argument('--cpus', type=int, metavar='N', help='2, or 1 with --icount')
+    parser.add_argument('--mem', metavar='SIZE', help="for example 4G; otherwise the machine's own")
+    parser.add_argument('--append', metavar='WORDS', help=OPTIONS['append'].help)
+    parser.add_argument('--icount', action='store_true', help='guest time = instructions executed')
+    parser.add_argument('--prealloc', action='store_true', help='memory backed before the start')
+    parser.add_argument('--nodes', type=int, metavar='N', help='NUMA nodes')
+    parser.add_argument('--iommu', metavar='NAME', help='one of guest/ARCH.toml, or none')
+    parser.add_argument('--device', action='append', dest='devices', metavar='WORDS',
+                        help="instead of the machine's own")
+    parser.add_argument('--qemu', action='append', metavar='WORD', help='one more word for QEMU')
+    parser.add_argument('--image', type=Path, help='boot this image, build nothing')
+    for limit, default in vars(Limits()).items():
+        parser.add_argument(f'--{limit}', type=int, metavar='SECONDS',
+                            help=f'limit (default {default})')
+
+
+VERBS = {
+    'run': Verb('run.main', 'the main job: base and patched kernel side by side', 'topic runs',
+                'linux base stable-git', 'own', 'BUILD', 'one'),
+    'test': Verb('test.main', 'boot kernels, run the tests in them',
+                 'test arch flavour cpus iommu full linux', 'base stable-git', 'own', 'TESTS',
+                 'all'),
+    'soak': Verb('soak.main', "all topics' workloads at once, with faults, kills and hotplug",
+                 'minutes arch flavour seed', 'stable-git', 'series', 'BUILD', 'one'),
+    'differ': Verb('differ.main',
+                   'compare results of random VFIO and iommufd calls on both kernels',
+                   'calls iommu seed', 'stable-git', 'series', 'BUILD', 'all'),
+    'shell': Verb('shell.main', 'a shell in a kernel',
+                  'arch flavour tree cpus mem iommu append share gdb', 'linux base stable-git',
+                  'own', 'BUILD', 'one'),
+    'bench': Verb('bench.main', 'measure a topic: its bench.json, picture and tables',
+                  'topic part runs rounds full', 'stable-git', 'series', 'BENCH', 'all'),
+    # it makes linux/ itself, beside its first checks
+    'check': Verb('checks.main', 'everything static: patches apply, compile, survive mailing',
+                  'check full linux stable-git', packages='CHECK', archs='all'),
+    'mail': Verb('mail.main', 'a topic as mail, into an mbox',
+                 'topic patch to send linux stable-git', needs='series', packages='MAIL'),
+    'tree': Verb('tree.main', 'make linux/ from series/; refuses to lose work there', 'keep stay',
+                 'linux stable-git', 'base', 'GIT'),
+    'export': Verb('export.main', 'write series/ from the commits in linux/'),
+    'tables': Verb('pages.write', "write the pages' tables from series/*/bench.json"),
+    'deps': Verb('deps.main', 'install (as root) or name the Debian packages that are missing',
+                 'arch full'),
+    # for developers
+    'base': Verb('base.main', 'make linux/ of the base alone', 'linux stable-git', make=False),
+    'build': Verb('build.build', 'build a kernel', make=False, words=KERNEL),
+    'config': Verb('config.configure', "write a kernel's .config", make=False, words=KERNEL),
+    'boot': Verb('boot.main', 'run a shell script in a guest', make=False, words=KERNEL,
+                 more=boot_arguments),
+    'table': Verb('table.show', "show a topic's recorded table", make=False, words=('topic',)),
+    'plot': Verb('plot.draw', "draw a topic's bench.png", make=False, words=('topic',)),
+}
+
+
+def variable(name):
+    return name.upper().replace('-', '_')
+
+
+VARIABLES = {variable(name): name for name, option in OPTIONS.items() if option.variable}
+# names that a shell may have for something else: only make's are meant
+FOREIGN = {'ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'TO', 'SEED'}
+# often in the environment, and no error where nothing is fetched
+EXPORTED = {'STABLE_GIT'}
+
+
+def wrong(message):
+    common.die(message, USAGE)
+
+
+class Parser(argparse.ArgumentParser):
+    """Its errors are one line."""
+
+    def error(self, message):
+        common.program = self.prog.rpartition(' ')[2]
+        wrong(f'{message} (see {self.prog} --help)')
+
+
+def help_of(name, verb):
+    """What --help says of the verb: its module's own words, if the verb is all that is in it."""
+    module, function = verb.function.split('.')
+    if function == 'main':
+        return importlib.import_module(f'kit.{module}').__doc__
+    return f'{name}: {verb.help}'
+
+
+@functools.cache
+def parsers():
+    """(the whole, {verb: its parser})"""
+    whole = Parser(prog='python3 -m kit', allow_abbrev=False,
+                   formatter_class=argparse.RawDescriptionHelpFormatter,
+                   description='Linux patch series: apply, build, boot, test, measure, mail.',
+                   epilog='`make VERB NAME=value` is the same as `python3 -m kit VERB --name '
+                          'value`,\nfor the verbs up to `deps`. `make clean` deletes build/.')
+    verbs = whole.add_subparsers(metavar='VERB', required=True)
+    found = {}
+    for name, verb in VERBS.items():
+        parser = found[name] = verbs.add_parser(
+            name, help=verb.help, allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter)
+        for word in verb.words:
+            parser.add_argument(word)
+        for option in verb.names():
+            OPTIONS[option].add(parser, [f'--{option}'])
+        if verb.more:
+            verb.more(parser)
+    return whole, found
+
+
+def by_make(name):
+    """Does make's command line have the variable? MAKEFLAGS has them behind two dashes."""
+    given = os.environ.get('MAKEFLAGS', '')
+    return bool(re.search(rf'(?<!\\)\s{name}=', given[given.find(' -- '):])) and ' -- ' in given
+
+
+def from_variables(name, verb, given):
+    """The options that came as variables; one that the verb would ignore is an error."""
+    own, found = verb.names(), {}
+    for each, option in sorted(VARIABLES.items()):
+        text = os.environ.get(each)
+        if not text or option in given:
+            continue
+        if each in FOREIGN and not by_make(each):
+            if option in own:
+                wrong(f'{each}={text} is exported: say `make {name} {each}={text}` or '
+                      f'--{option} {text}, or unset it')
+        elif option in own:
+            try:
+                found[option] = OPTIONS[option].kind(text)
+            except argparse.ArgumentTypeError as error:
+                wrong(f'{each}={error}')
+        elif each not in EXPORTED or by_make(each):
+            known = ' '.join(variable(other) for other in own if OPTIONS[other].variable)
+            wrong(f'{each}= means nothing to {name}{known and f" (known: {known})"}')
+    return found
+
+
+def parsed(words):
+    """(verb, {option: value}) of the command line and the variables."""
+    whole, verbs = parsers()
+    name = words[0] if words else ''
+    if name not in verbs:
+        whole.parse_args(words)    # ends with its help, or an error
+        whole.error(f'no verb {name}')
+    if {'-h', '--help'} & set(words):
+        verbs[name].description = help_of(name, VERBS[name])
+    common.program = name
+    given = vars(verbs[name].parse_intermixed_args(words[1:]))
+    given = {option.replace('_', '-'): value for option, value in given.items()
+             if value not in (None, '', [])}
+    given |= from_variables(name, VERBS[name], given)
+    if 'base' in given and 'linux' not in given:
+        wrong('BASE= goes with LINUX=')
+    return name, given
+
+
+def prepare(verb, given):
+    """Packages, linux/, and the user's own tree."""
+    if not verb.needs:
+        return
+    from kit import prepare as needed
+    if verb.packages:
+        needed.packages(verb.packages, verb.archs, given.get('arch'), given.get('full', False))
+    # of mail LINUX= is where the base's tag is looked up
+    path = given.get('linux') if verb.needs != 'series' else None
+    needed.trees(verb.needs, path, given.get('base'), given.get('stable-git'))
+
+
+def call(verb, given):
+    """The verb's function with the options it takes."""
+    setup = set(verb.setup.split()) - set(verb.options.split())
+    module, function = verb.function.split('.')
+    return getattr(importlib.import_module(f'kit.{module}'), function)(
+        **{option.replace('-', '_'): value for option, value in given.items()
+           if option not in setup})
+
+
+def without_variables():
+    """The environment for a verb that another one calls."""
+    return {name: value for name, value in os.environ.items()
+            if name not in {*VARIABLES, 'MAKEFLAGS'}}
+
+
+def main():
+    words = sys.argv[1:]
+    if words == ['--variables']:    # for .ci/run
+        print(*VARIABLES)
+        return
+    name, given = parsed(words)
+    prepare(VERBS[name], given)
+    found = call(VERBS[name], given)
+    if isinstance(found, int):
+        sys.exit(found)
+    if found is not None:
+        print(found)

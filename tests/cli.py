@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""The command line: what it takes, what it refuses, and that --help does nothing."""
+import contextlib
+import importlib
+import inspect
+import io
+import re
+import sys
+import unittest
+from pathlib import Path
+from unittest import mock
+
+TOP = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP))
+from kit import cli    # noqa: E402
+
+
+def function_of(verb):
+    module, name = verb.function.split('.')
+    return getattr(importlib.import_module(f'kit.{module}'), name)
+
+
+class CommandLine(unittest.TestCase):
+    def call(self, *words, **env):
+        """(exit status, what was said, [(verb's function, options)], [what was prepared])"""
+        said, called, prepared = io.StringIO(), [], []
+        with mock.patch.object(sys, 'argv', ['kit', *words]), \
+                mock.patch.dict('os.environ', env, clear=True), \
+                mock.patch.object(cli, 'prepare', lambda *given: prepared.append(given)), \
+                mock.patch.object(cli, 'call', lambda verb, given:
+                                  called.append((verb.function, given))), \
+                contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            try:
+                cli.main()
+                status = 0
+            except SystemExit as error:
+                status = error.code
+        return status, said.getvalue(), called, prepared
+
+    def options(self, *words, **env):
+        status, said, called, _ = self.call(*words, **env)
+        self.assertEqual(status, 0, said)
+        return called[0][1]
+
+    def refused(self, *words, says, **env):
+        status, said, called, prepared = self.call(*words, **env)
+        self.assertEqual((status, called, prepared), (2, [], []), said)
+        self.assertEqual(len(said.splitlines()), 1, said)
+        self.assertIn(says, said)
+
+    def test_help_does_nothing(self):
+        for name, verb in cli.VERBS.items():
+            status, said, called, prepared = self.call(name, '--help', TEST='(', FULL='x', TO='x')
+            self.assertEqual((status, called, prepared), (0, [], []), name)
+            for option in verb.names():
+                self.assertIn(f'--{option}', said)
+        status, said, called, prepared = self.call('--help')
+        self.assertEqual((status, called, prepared), (0, [], []))
+        self.assertFalse(set(cli.VERBS) - set(re.findall(r'^    (\w+)', said, re.M)))
+
+    def test_what_is_unknown_is_refused(self):
+        self.refused(says='required: VERB')
+        self.refused('frobnicate', says="'frobnicate'")
+        self.refused('tree', 'keep', says='unrecognized arguments: keep')
+        self.refused('tree', '--no-keep', says='unrecognized arguments: --no-keep')
+        self.refused('test', '--frob', '3', says='unrecognized arguments: --frob 3')
+        self.refused('test', '--flav', 'debug', says='unrecognized')    # no half words
+        self.refused('bench', '--flavour', 'debug', says='unrecognized arguments: --flavour')
+        self.refused('boot', 'x86_64', says='required')
+        self.refused('run', '--runs', 'many', says='many: a number is meant')
+        self.refused('run', '--runs', '0', says='0: a number is meant')
+        self.refused('test', '--test', '(', says='(')
+
+    def test_options_and_variables_are_the_same(self):
+        wanted = {'topic': 'x', 'runs': 3, 'full': True}
+        self.assertEqual(self.options('bench', '--topic', 'x', '--runs', '3', '--full'), wanted)
+        self.assertEqual(self.options('bench', TOPIC='x', RUNS='3', FULL='1', PART=''), wanted)
+        self.assertEqual(self.options('bench', '--runs', '4', RUNS='3'), {'runs': 4})
+        self.assertEqual(self.options('bench', FULL='0'), {'full': False})
+        self.assertEqual(self.options('tree', '--keep', KEEP='1'), {'keep': True})
+        self.refused('run', says='RUNS=many: a number is meant', RUNS='many')
+        self.refused('test', says='TEST=(: ', TEST='(')
+        self.refused('test', says='FULL=yes: 1 is meant', FULL='yes')
+        self.refused('bench', says='FLAVOUR= means nothing to bench (known: TOPIC', FLAVOUR='x')
+
+    def test_names_that_a_shell_may_have(self):
+        made = {'ARCH': 'arm64', 'MAKEFLAGS': 's -- TEST=a\\ SEED=b ARCH=arm64'}
+        self.assertEqual(self.options('test', **made), {'arch': 'arm64'})
+        self.refused('tree', says='ARCH= means nothing to tree', **made)
+        self.assertEqual(self.options('tree', ARCH='arm64', SEED='1', TO='x'), {})
+        self.assertEqual(self.options('tree', SEED='1', MAKEFLAGS=made['MAKEFLAGS'], ARCH=''), {})
+        self.refused('mail', says='TO=x is exported: say `make mail TO=x` or --to x', TO='x')
+        self.assertEqual(self.options('mail', '--to', 'me', TO='x'), {'to': 'me'})
+        self.assertEqual(self.options('export', STABLE_GIT='x'), {})
+
+    def test_a_boot_mixes_files_and_options(self):
+        given = self.options('boot', 'x86_64', 'plain', 'base', 'job', '--cpus', '3', 'file')
+        self.assertEqual((given['cpus'], given['files']), (3, [Path('file')]))
+        self.assertNotIn('files', self.options('boot', 'x86_64', 'plain', 'base', 'job'))
+
+    def test_verbs_take_what_they_are_given(self):
+        for name, verb in cli.VERBS.items():
+            known = inspect.signature(function_of(verb)).parameters
+            if any(each.kind == each.VAR_KEYWORD for each in known.values()):
+                continue
+            given = {*verb.words, *(option.replace('-', '_') for option in verb.options.split())}
+            if not verb.needs:    # nothing is prepared: the function gets all
+                given |= {option.replace('-', '_') for option in verb.setup.split()}
+            self.assertFalse(given - set(known), name)
+
+    def test_make_has_the_verbs(self):
+        named = re.search(r'^VERBS := (.*)$', (TOP / 'Makefile').read_text(), re.M)[1].split()
+        self.assertEqual(named, [name for name, verb in cli.VERBS.items() if verb.make])
+
+
+if __name__ == '__main__':
+    unittest.main()

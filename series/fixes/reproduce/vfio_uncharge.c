@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * For "vfio/type1: Do not let a fatal signal prevent uncharging locked_vm": a process unmaps what
+ * another one has mapped and is killed while it waits for the mmap_lock of that one, which a third
+ * task holds with the help of gup_test. VmLck must then be what it was before the mapping.
+ *
+ *   vfio_uncharge BDF
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/vfio.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SIZE	(4UL << 20)
+#define RANGE	(8UL << 30)	/* of zero pages: whoever walks it takes long */
+
+/* mm/gup_test.h */
+static struct gup_test {
+	__u64 get_delta_usec, put_delta_usec, addr, size;
+	__u32 nr_pages_per_call, gup_flags, test_flags, which_pages[8];
+} walk = { .size = RANGE, .nr_pages_per_call = 1 };
+#define GUP_BASIC_TEST	_IOWR('g', 4, struct gup_test)
+
+static struct vfio_iommu_type1_dma_unmap unmap = { .argsz = sizeof(unmap), .size = SIZE };
+static int container, gup;
+
+static void need(int met, const char *what)
+{
+	if (met)
+		return;
+	printf("cannot tell: %s\n", what);
+	exit(4);
+}
+
+/* Of /proc/PID/NAME, what follows WORD; proc files do not take mmap_lock here. */
+static void look(pid_t pid, const char *name, const char *word, char *text, size_t size)
+{
+	char path[64], all[4096] = "", *found;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
+	fd = open(path, O_RDONLY);
+	if (fd >= 0 && read(fd, all, sizeof(all) - 1) < 0)
+		all[0] = '\0';
+	close(fd);
+	found = strstr(all, word);
+	snprintf(text, size, "%s", found ? found + strlen(word) : "");
+}
+
+static long kilobytes(const char *word)
+{
+	char text[64];
+
+	look(getpid(), "status", word, text, sizeof(text));
+	return atol(text);
+}
+
+/* In an uninterruptible sleep, or in a killable one that is not over yet */
+static int waits(pid_t pid)
+{
+	char state[8], where[64];
+
+	look(pid, "status", "State:\t", state, sizeof(state));
+	look(pid, "wchan", "", where, sizeof(where));
+	return state[0] == 'D' && strstr(where, "_acct");
+}
+
+static int hold(void *unused __attribute__((unused)))
+{
+	return ioctl(gup, GUP_BASIC_TEST, &walk) < 0;
+}
+
+static void open_container(const char *bdf)
+{
+	char path[128], link[128] = "";
+	int group;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/iommu_group", bdf);
+	need(readlink(path, link, sizeof(link) - 1) > 0, "the device is in no IOMMU group");
+	snprintf(path, sizeof(path), "/dev/vfio/%s", strrchr(link, '/') + 1);
+	container = open("/dev/vfio/vfio", O_RDWR);
+	group = open(path, O_RDWR);
+	need(container >= 0 && group >= 0 && !ioctl(group, VFIO_GROUP_SET_CONTAINER, &container) &&
+	     !ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU), "no VFIO container of type 1");
+}
+
+int main(int argc, char **argv)
+{
+	struct vfio_iommu_type1_dma_map map = {
+		.argsz = sizeof(map), .size = SIZE, .flags = VFIO_DMA_MAP_FLAG_READ,
+	};
+	static char stack[65536] __attribute__((aligned(16)));
+	long before, mapped, tables, after;
+	pid_t holder, unmapper;
+	int go[2], status;
+
+	setvbuf(stdout, NULL, _IONBF, 0);
+	need(argc == 2, "usage: vfio_uncharge BDF");
+	open_container(argv[1]);
+	gup = open("/sys/kernel/debug/gup_test", O_RDWR);
+	need(gup >= 0, "no CONFIG_GUP_TEST");
+	map.vaddr = (__u64)mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	walk.addr = (__u64)mmap(NULL, RANGE, PROT_READ,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	need((void *)map.vaddr != MAP_FAILED && (void *)walk.addr != MAP_FAILED && !pipe(go),
+	     "no memory");
+	memset(stack, 1, sizeof(stack));
+
+	before = kilobytes("VmLck:");
+	need(!ioctl(container, VFIO_IOMMU_MAP_DMA, &map), "cannot map");
+	mapped = kilobytes("VmLck:");
+	need(mapped - before == SIZE >> 10, "the mapping was not charged");
+
+	unmapper = fork();
+	if (!unmapper) {
+		char byte;
+
+		_exit(read(go[0], &byte, 1) != 1 || ioctl(container, VFIO_IOMMU_UNMAP_DMA, &unmap));
+	}
+	tables = kilobytes("VmPTE:");
+	holder = clone(hold, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	need(unmapper > 0 && holder > 0, "no process");
+
+	/* The walk fills page tables: it holds mmap_lock by now, and until it is killed. */
+	while (kilobytes("VmPTE:") == tables)
+		need(!waitpid(holder, NULL, WNOHANG), "the walk is over");
+	need(write(go[1], "", 1) == 1, "no pipe");
+	while (!waits(unmapper))
+		need(!waitpid(holder, NULL, WNOHANG), "the unmap did not wait for mmap_lock");
+	kill(unmapper, SIGKILL);
+	if (!waits(unmapper)) {
+		waitpid(unmapper, &status, 0);
+		need(!waitpid(holder, NULL, WNOHANG), "the walk was over too early");
+		unmapper = 0;
+	}
+	printf("the unmap %s\n", unmapper ? "waits, though killed" : "was killed while it waited");
+	kill(holder, SIGKILL);
+	waitpid(holder, NULL, 0);
+	if (unmapper)
+		waitpid(unmapper, &status, 0);
+	need(WIFSIGNALED(status), "the unmapping process was not killed");
+
+	need(!ioctl(container, VFIO_IOMMU_UNMAP_DMA, &unmap) && !unmap.size,
+	     "the range was not unmapped");
+	after = kilobytes("VmLck:");
+	printf("VmLck: %ld kB before, %ld kB mapped, %ld kB unmapped\n", before, mapped, after);
+	if (after != before)
+		printf("locked_vm leaked\n");
+	return after != before;
+}

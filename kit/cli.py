@@ -174,6 +174,8 @@ VERBS = {
                  'arch full'),
     # for developers
     'base': Verb('base.main', 'make linux/ of the base alone', 'linux stable-git', make=False),
+    'rebase': Verb('rebase.main', 'move the series onto another release', 'linux stable-git',
+                   make=False, words=('target',)),
     'build': Verb('build.build', 'build a kernel', make=False, words=KERNEL),
     'config': Verb('config.configure', "write a kernel's .config", make=False, words=KERNEL),
     'boot': Verb('boot.main', 'run a shell script in a guest', make=False, words=KERNEL,

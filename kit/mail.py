@@ -16,7 +16,7 @@ from kit import checkpatch, measure, table
 from kit.base import stable_of_config
 from kit.common import BUILD, LINUX, SERIES, TOP, die, host_cpus, output, say, step
 from kit.git import git, remove
-from kit.series import apply, corresponds, format_patches, pinned, ranges
+from kit.series import apply, corresponds, format_patches, pinned, ranges, tag_of
 from kit.topics import after, order
 
 
@@ -96,9 +96,10 @@ def alone(topic):
 def upstream(version, *places):
     """The commit of the base's tag in a tree that others have too; here it is one commit without
     history."""
+    tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = output(
-            ['git', 'ls-remote', place, f'refs/tags/v{version}', f'refs/tags/v{version}^{{}}'],
+            ['git', 'ls-remote', place, f'refs/tags/{tag}', f'refs/tags/{tag}^{{}}'],
             cwd=TOP,
             check=False,
         )
@@ -203,8 +204,8 @@ def fill_letter(letter, patches, subject, text, name, places):
         content = re.sub(r'^base-commit: .*$', f'base-commit: {commit}', content, count=1,
                          flags=re.M)
     else:
-        say(f'mail: note: base-commit is the commit of v{version} in linux/, which nobody else '
-            f'has: LINUX= a git tree with the tag v{version}')
+        say(f'mail: note: base-commit is the commit of {tag_of(version)} in linux/, which nobody '
+            f'else has: LINUX= a git tree with the tag {tag_of(version)}')
     # git leaves the name in a cover letter's From: unencoded
     mine = re.search(r'^From: .*$', patches[0].read_text(errors='surrogateescape'), re.M)[0]
     content = re.sub(r'^From: .*$', lambda _: mine, content, count=1, flags=re.M)

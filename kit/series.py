@@ -439,7 +439,9 @@ def apply(folder, names=None):
             where = re.search(
                 r'CONFLICT .* in (\S+)|error: patch failed: (\S+)|error: (\S+): does not', text
             )
-            where = f' ({next(w for w in where.groups() if w)})' if where else ''
+            where = [next(filter(None, where.groups()))] if where else git(
+                'diff', '--name-only', '--diff-filter=U', cwd=folder).splitlines()
+            where = f' ({where[0]})' if where else ''
             note = ''
             version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
             if 'No space left' in text:

@@ -228,6 +228,16 @@ class Verbs(unittest.TestCase):
         self.good('tree')
         self.assertIn('line three\nline 4\nLine 5\n', (self.linux / 'kernel/a.c').read_text())
 
+    def test_patches_that_do_not_merge(self):
+        self.three_patches_of_a_file()
+        shutil.rmtree(self.linux)
+        self.newer_release('v7.3.4', 'v7.3.5')
+        self.commit('kernel/a.c', 'line 7\n', 'line seven\n', 'x', cwd=self.toy)
+        self.git('tag', '-f', 'v7.3.5', cwd=self.toy)
+        self.good('base')
+        self.bad('tree', says='("a: third") of topic two does not apply (kernel/a.c); the base is '
+                 '7.3.5, the series is written on 7.3.4; linux/ is as it was')
+
     def test_patches_that_nothing_can_merge(self):
         self.three_patches_of_a_file()
         shutil.rmtree(self.linux)

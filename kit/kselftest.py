@@ -2,8 +2,8 @@
 """python3 -m kit test --kselftest SUITE[:PROGRAM] [--linux PATH]: upstream's selftests in a guest,
 of any tree; no topic is involved.
 
-The kernel is built with the suite's own `config`. Of a suite without a program all that its
-Makefile runs is run.
+The kernel is built with the suite's own `config`. Without PROGRAM the guest runs everything that
+`make run_tests` of the suite runs.
 """
 import re
 import shutil

@@ -119,6 +119,14 @@ class CommandLine(unittest.TestCase):
                 given |= {option.replace('-', '_') for option in verb.setup.split()}
             self.assertFalse(given - set(known), name)
 
+    def test_no_other_module_reads_the_command_line(self):
+        for path in {*TOP.glob('kit/**/*.py'), *TOP.glob('series/*/measure.py')} - {
+                TOP / 'kit/cli.py'}:
+            text = path.read_text()
+            self.assertNotIn('argv', text, path)
+            read = set(re.findall(r"""environ(?:\.get\(|\[)['"](\w+)""", text))
+            self.assertEqual(read & set(cli.VARIABLES), set(), path)
+
     def test_make_has_the_verbs(self):
         named = re.search(r'^VERBS := (.*)$', (TOP / 'Makefile').read_text(), re.M)[1].split()
         self.assertEqual(named, [name for name, verb in cli.VERBS.items() if verb.make])

@@ -4,16 +4,17 @@
 Sources, in this order: --linux (a git tree or an unpacked tree, only read), the stable git tree
 that --stable-git or `git config series.stable` names, Debian's package of the source.
 """
+import functools
 import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
-from kit import apt
+from kit import apt, other
 from kit.common import BUILD, LINUX, TOP, Progress, die, output, say, step
 from kit.git import COMMITTER, git, git_command, git_env
-from kit.series import base_file, check_sums, mainline, pinned, version_of
+from kit.series import base_file, check_sums, mainline, pinned, tag_of, version_of
 from kit.trees import Lock
 
 TMP = BUILD / 'base.tmp'
@@ -22,17 +23,38 @@ ORIGIN = LINUX / '.git/series-origin'    # the LINUX= that it was made from
 NEEDED = 4 << 30    # 1.8 GB of files, 0.4 GB of git, and the package
 
 
-def is_mainline(version):
-    return re.fullmatch(rf'{re.escape(mainline())}\.\d+', version)
+# a release is X.Y, any of its versions, or X.Y.Z; without one it is the series'
 
 
-def version_error(version, where):
-    if not is_mainline(version):
+def is_release(version, release):
+    release = release or mainline()
+    return release in (version, f'{version}.0') or \
+        re.fullmatch(rf'{re.escape(release)}\.\d+', version)
+
+
+def newest(tags, release):
+    """Of tags those of the release, the newest first."""
+    wanted = rf'v{re.escape(release)}(\.\d+)?' if release.count('.') == 1 \
+        else re.escape(tag_of(release))
+    return sorted((tag for tag in tags if re.fullmatch(wanted, tag)), reverse=True,
+                  key=lambda tag: [int(word) for word in tag[1:].split('.')])
+
+
+def glob_of(release):
+    """What git lists tags by."""
+    return f'v{".".join(release.split(".")[:2])}*'
+
+
+def version_error(version, where, release=None):
+    if release and not is_release(version, release):
+        die(f'{where} is Linux {version or "of no known version"}, not {release}')
+    if not is_release(version, release):
         die(f'{where} is Linux {version or "of no known version"}, but the series is written on '
             f'{mainline()}.y: give a v{mainline()}.y tree')
 
 
-def from_linux(path):
+def from_linux(path, release=None):
+    wanted = release or mainline()
     path = Path(path).expanduser().resolve()
     if not path.is_dir():
         die(f'LINUX={path}: no such folder')
@@ -40,16 +62,14 @@ def from_linux(path):
         return git('--no-optional-locks', *words, cwd=path, check=False)
     top = read('rev-parse', '--show-toplevel').stdout.strip()
     if not top or Path(top).resolve() != path:
-        return from_unpacked(path)
-    tags = read('tag', '--list', f'v{mainline()}', f'v{mainline()}.*',
-                '--sort=-version:refname').stdout.split()
-    tags = [tag for tag in tags if re.fullmatch(rf'v{re.escape(mainline())}(\.\d+)?', tag)]
+        return from_unpacked(path, release)
+    tags = newest(read('tag', '--list', glob_of(wanted)).stdout.split(), wanted)
     # the newest release that the tree has, not what is built on it
     source = tags[0] if tags else 'HEAD'
     makefile = read('show', f'{source}:Makefile')
     if makefile.returncode:
-        die(f'LINUX={path}: {source} has no Makefile: give a tree of Linux v{mainline()}.y')
-    version_error(version_of(makefile.stdout), f'LINUX={path} ({source})')
+        die(f'LINUX={path}: {source} has no Makefile: give a tree of Linux v{wanted}.y')
+    version_error(version_of(makefile.stdout), f'LINUX={path} ({source})', release)
     say(f'base: {source} of the git tree {path}')
     if read('status', '--porcelain', '-uno').stdout:
         say(f'base: note: uncommitted changes in {path} are left out')
@@ -60,10 +80,10 @@ def from_linux(path):
     return f'{source} of a git tree'
 
 
-def from_unpacked(path):
+def from_unpacked(path, release=None):
     if not (path / 'Makefile').is_file():
-        die(f'LINUX={path}: no Makefile there: give a tree of Linux v{mainline()}.y')
-    version_error(version_of((path / 'Makefile').read_text()), f'LINUX={path}')
+        die(f'LINUX={path}: no Makefile there: give a tree of Linux v{release or mainline()}.y')
+    version_error(version_of((path / 'Makefile').read_text()), f'LINUX={path}', release)
     if (path / '.config').exists() or (path / 'include/config').exists():
         die(f'LINUX={path}: something was built in it: give a clean tree, or `make mrproper` there')
     if TOP.is_relative_to(path):
@@ -73,21 +93,22 @@ def from_unpacked(path):
     return 'an unpacked tree'
 
 
-def from_stable(url):
+def from_stable(url, release=None):
     """The newest v7.3.y tag of a stable git tree; None where the network does not allow it."""
+    wanted = release or mainline()
     try:
-        found = subprocess.run(['git', 'ls-remote', '--tags', url, f'v{mainline()}.*'],
+        found = subprocess.run(['git', 'ls-remote', '--tags', url, glob_of(wanted)],
                                stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                timeout=20, check=False,
                                env={**os.environ, 'GIT_TERMINAL_PROMPT': '0'}).stdout
     except (subprocess.TimeoutExpired, OSError):
         found = ''
-    tags = re.findall(rf'refs/tags/(v{re.escape(mainline())}\.\d+)$', found, re.M)
+    tags = newest(re.findall(r'refs/tags/(\S+)$', found, re.M), wanted)
     if not tags:
-        say(f'base: the stable git tree does not answer or has no v{mainline()}.y, '
+        say(f'base: the stable git tree does not answer or has no v{wanted}.y, '
             'going on without it')
         return None
-    tag = max(tags, key=lambda each: int(each.split('.')[2]))
+    tag = tags[0]
     git('init', '-q', TREE, cwd=TMP)
     # as the user, whose configuration knows the way (proxy, keys)
     status = step(
@@ -105,9 +126,17 @@ def from_stable(url):
     return None
 
 
-def from_debian():
-    name = f'linux-source-{mainline()}'
-    instead = f'make tree LINUX=/path of a v{mainline()}.y tree'
+def from_debian(release=None):
+    env, name, versions = debian_versions(release)
+    return from_package(env, name, versions[0])    # the newest
+
+
+def debian_versions(release=None):
+    """(environment for apt, name of the package of the source, its versions in the archive)"""
+    wanted = release or mainline()
+    name = f'linux-source-{".".join(wanted.split(".")[:2])}'
+    instead = f'give --linux /path of a v{wanted} tree' if release else \
+        f'make tree LINUX=/path of a v{wanted}.y tree'
     for program in ('dpkg-deb', 'xz'):
         if not shutil.which(program):
             die(f'no {program} here to unpack {name} with: {instead}')
@@ -117,9 +146,15 @@ def from_debian():
         for line in output(['apt-cache', 'madison', name], env=env).splitlines()
         if line.startswith(name) or f' {name} ' in line
     ]
+    # 7.3.4-1 and 7.3.4-1~bpo13+1 are of 7.3.4
+    versions = [version for version in versions if is_release(version.split('-')[0], release)]
     if not versions:
-        die(f'the Debian mirror has no {name} any more: {instead}')
-    version = versions[0]  # the newest
+        die(f'the Debian mirror has no {name} {release or ""} any more: {instead}')
+    return env, name, versions
+
+
+def from_package(env, name, version, *paths):
+    """Downloads and unpacks it, or only these files of the kernel."""
     step(
         f'download {name} {version}',
         ['apt-get', 'download', f'{name}={version}'],
@@ -130,9 +165,12 @@ def from_debian():
     package = next(TMP.glob('*.deb'))
     TREE.mkdir()
     script = ('dpkg-deb --fsys-tarfile "$1" | tar -xO -f - "./usr/src/$2.tar.xz" | xz -dc -T0 |'
-              ' tar -x --no-same-owner --strip-components=1 -f - -C "$3"')
-    step('unpack', ['bash', '-o', 'pipefail', '-c', script, 'sh', package, name, TREE])
+              ' tar -x --no-same-owner --strip-components=1 -f - -C "$3" "${@:4}"')
+    step('unpack', ['bash', '-o', 'pipefail', '-c', script, 'sh', package, name, TREE,
+                    *(f'{name}/{path}' for path in paths)])
     package.unlink()
+    if paths:
+        return f"Debian's {name} {version}"
     # Debian's packaging ends .gitignore with `/*`: git would see no new file of the series
     ignore = TREE / '.gitignore'
     ignore.write_text(
@@ -141,9 +179,36 @@ def from_debian():
     return f"Debian's {name} {version}"
 
 
+def package_reader():
+    """Reads files of Debian's package of the pinned version, downloaded when the first is asked
+    for; None of each when the archive does not have it any more."""
+    @functools.cache
+    def unpacked():
+        TMP.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(TREE, ignore_errors=True)
+        try:
+            env, name, versions = debian_versions(pinned()[0])
+            from_package(env, name, versions[0], *pinned()[1])
+        except SystemExit:    # a die() said why
+            return False
+        return True
+    return lambda path: (TREE / path).read_bytes() if unpacked() else None
+
+
 def commit(version):
-    """The tree as one commit whose id depends on nothing but the files."""
+    """The tree as one commit, in a repository of its own."""
     git('init', '-q', TREE, cwd=TMP)
+    head = write_commit(version)
+    git('update-ref', '--no-deref', 'HEAD', head, cwd=TREE)
+    git('tag', 'base', head, cwd=TREE)
+    # keep the lower topics' branches right
+    for setting in ('rebase.updateRefs', 'rebase.autoSquash'):
+        git('config', setting, 'true', cwd=TREE)
+
+
+def write_commit(version, **env):
+    """The files of TREE as a commit whose id depends on nothing but them; env: of a git that writes
+    it elsewhere."""
     progress = Progress('add to git')
     # one by one: git add compares each file with all that the same command has added
     for path in sorted(TREE.iterdir()):
@@ -152,20 +217,16 @@ def commit(version):
             # a big file goes straight into a pack: 80,000 loose objects would be slower to write
             # and packed behind the user's back later
             git('-c', 'core.bigFileThreshold=1', '-c', 'core.compression=1',
-                'add', '-A', '-f', '--', path.name, cwd=TREE)
+                'add', '-A', '-f', '--', path.name, cwd=TREE, env=env)
     progress.done()
-    tree = git('write-tree', cwd=TREE).strip()
+    tree = git('write-tree', cwd=TREE, env=env).strip()
     identity = {
         f'GIT_{who}_{what.upper()}': value
         for who in ('AUTHOR', 'COMMITTER')
         for what, value in COMMITTER.items()
     }
-    head = git('commit-tree', tree, '-m', f'Linux {version}', cwd=TREE, env=identity).strip()
-    git('update-ref', '--no-deref', 'HEAD', head, cwd=TREE)
-    git('tag', 'base', head, cwd=TREE)
-    # keep the lower topics' branches right
-    for setting in ('rebase.updateRefs', 'rebase.autoSquash'):
-        git('config', setting, 'true', cwd=TREE)
+    return git('commit-tree', tree, '-m', f'Linux {version}', cwd=TREE,
+               env={**identity, **env}).strip()
 
 
 def existing(path):
@@ -179,6 +240,8 @@ def existing(path):
         say(f'base: note: linux/ has {version}, the series is written on {pinned()[0]}')
     check_sums(version, base_file)
     kept = ORIGIN.read_text() if ORIGIN.exists() else ''
+    if version != pinned()[0] and kept:    # BASE may list more files than before
+        other.find(kept)
     if path and kept != str(Path(path).expanduser().resolve()):
         die(f'linux/ is there already, made from {kept or "another source"}: LINUX={path} would be '
             'ignored; move linux/ away first')
@@ -209,25 +272,31 @@ def stable_of_config():
     return output(['git', 'config', 'series.stable'], cwd=TOP, check=False).stdout.strip()
 
 
+def unpack(path, stable, release=None):
+    """The source in TREE; (its version, where it is from)."""
+    if path:
+        source = from_linux(path, release)
+    else:
+        source = (stable and from_stable(stable, release)) or from_debian(release)
+    version = version_of((TREE / 'Makefile').read_text())
+    version_error(version, source, release)
+    return version, source
+
+
 def make(path, stable=None):
     stable = stable or stable_of_config()
-    if path:
-        source = from_linux(path)
-    else:
-        source = (stable and from_stable(stable)) or from_debian()
-    version = version_of((TREE / 'Makefile').read_text())
-    version_error(version, source)
+    version, source = unpack(path, stable)
     wanted = pinned()[0]
     if version != wanted:
-        say(
-            f'base: note: this is {version}, the series is written on {wanted}: git am --3way '
-            f'decides whether it applies'
-        )
+        say(f'base: note: this is {version}, the series is written on {wanted}: git merges what '
+            'does not apply as it is')
     check_sums(
         version, lambda path: (TREE / path).read_bytes() if (TREE / path).is_file() else None
     )
     commit(version)
     TREE.rename(LINUX)
+    if version != wanted:
+        other.find(path, stable, package_reader())
     if path:
         ORIGIN.write_text(str(Path(path).expanduser().resolve()))
     say(f'base: linux/ is Linux {version}, {source}')

@@ -4,7 +4,7 @@ import os
 import shutil
 
 from kit.common import BUILD, die, load_machine, shown, step
-from kit.config import CONFIGS, configure, fragments
+from kit.config import CONFIGS, configure, fragments, parts_of
 from kit.git import git
 from kit.trees import Lock, make, out, source, stamp_of, state
 
@@ -47,7 +47,7 @@ def asked(arch, flavour, tree):
     """(text in front of each file, stamp) of what a kernel is built from; a folder's name is no
     part of it."""
     machine, src = load_machine(arch), source(tree)
-    header = CONFIGS / f'{arch}-{flavour.split("+")[0]}.h'
+    header = CONFIGS / f'{arch}-{parts_of(flavour)[0]}.h'
     extra = header.read_text() if header.exists() else ''
     symbols = [(file.name, wanted) for file, wanted in fragments(machine, arch, flavour, src)]
     return extra, stamp_of(machine, state(src), symbols, extra)

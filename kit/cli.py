@@ -11,7 +11,7 @@ import importlib
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kit import common
@@ -39,6 +39,16 @@ def flag(text):
     if text not in ('0', '1'):
         raise argparse.ArgumentTypeError(f'{text}: 1 is meant')
     return text == '1'
+
+
+def results_file(text):
+    """Known before anything is built."""
+    path, known = Path(text).expanduser().absolute(), ('.ktap', '.xml', '.json')
+    if path.suffix not in known:
+        raise argparse.ArgumentTypeError(f'{text}: a name with one of {" ".join(known)} is meant')
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f'{path.parent}: no such folder')
+    return path
 
 
 @dataclass(frozen=True)
@@ -70,11 +80,14 @@ OPTIONS = {
     'gdb': a_flag('the guest waits for gdb'),
     'iommu': Option('NAME', 'one of the IOMMUs in guest/ARCH.toml'),
     'keep': a_flag('leave a linux/ that holds work as it is', variable=False),
+    'kselftest': Option('SUITE[:PROGRAM]', "upstream's, in the tree of --linux; of any suite"),
     'linux': Option('PATH', 'a git tree of your own; it is only read'),
     'mem': Option('SIZE', "memory of the guest, for example 4G"),
     'minutes': Option('N', 'how long', number),
     'part': Option('NAME', 'only this part of the benchmark'),
     'patch': Option('WORDS', 'of a topic mailed patch by patch: those with this in their name'),
+    'results': Option('FILE', 'what the tests gave, as .ktap, .xml (JUnit) or .json (KernelCI)',
+                      results_file),
     'rounds': Option('N', 'rounds in each boot', number),
     'runs': Option('N', 'boots of each kernel', number),
     'seed': Option('N', 'repeats a sequence of random numbers', number),
@@ -102,6 +115,7 @@ class Verb:
     archs: str = ''        # compilers and QEMU of `one` architecture, or of `all` that topics boot
     make: bool = True      # a target of make
     words: tuple = ()      # positional arguments
+    also: dict = field(default_factory=dict)    # other names of options: {name: option}
     more: object = None    # adds arguments of its own
 
     def names(self):
@@ -136,8 +150,8 @@ VERBS = {
     'run': Verb('run.main', 'the main job: base and patched kernel side by side', 'topic runs',
                 'linux base stable-git', 'own', 'BUILD', 'one'),
     'test': Verb('test.main', 'boot kernels, run the tests in them',
-                 'test arch flavour cpus iommu full linux', 'base stable-git', 'own', 'TESTS',
-                 'all'),
+                 'test arch flavour cpus iommu full linux kselftest results', 'base stable-git',
+                 'own', 'TESTS', 'all', also={'tree': 'linux'}),
     'soak': Verb('soak.main', "all topics' workloads at once, with faults, kills and hotplug",
                  'minutes arch flavour seed', 'stable-git', 'series', 'BUILD', 'one'),
     'differ': Verb('differ.main',
@@ -161,6 +175,8 @@ VERBS = {
                  'arch full'),
     # for developers
     'base': Verb('base.main', 'make linux/ of the base alone', 'linux stable-git', make=False),
+    'rebase': Verb('rebase.main', 'move the series onto another release', 'linux stable-git',
+                   make=False, words=('target',)),
     'build': Verb('build.build', 'build a kernel', make=False, words=KERNEL),
     'config': Verb('config.configure', "write a kernel's .config", make=False, words=KERNEL),
     'boot': Verb('boot.main', 'run a shell script in a guest', make=False, words=KERNEL,
@@ -218,7 +234,8 @@ def parsers():
         for word in verb.words:
             parser.add_argument(word)
         for option in verb.names():
-            OPTIONS[option].add(parser, [f'--{option}'])
+            others = [name for name, meant in verb.also.items() if meant == option]
+            OPTIONS[option].add(parser, [f'--{name}' for name in (option, *others)])
         if verb.more:
             verb.more(parser)
     return whole, found
@@ -266,9 +283,17 @@ def parsed(words):
     given = {option.replace('_', '-'): value for option, value in given.items()
              if value not in (None, '', [])}
     given |= from_variables(name, VERBS[name], given)
+    check_together(given)
+    return name, given
+
+
+def check_together(given):
+    """Options that mean nothing without, or beside, another one."""
     if 'base' in given and 'linux' not in given:
         wrong('BASE= goes with LINUX=')
-    return name, given
+    for other in ('test', 'full', 'base') if 'kselftest' in given else ():
+        if given.get(other):
+            wrong(f'{variable(other)}= means nothing to KSELFTEST=')
 
 
 def prepare(verb, given):
@@ -276,8 +301,12 @@ def prepare(verb, given):
     if not verb.needs:
         return
     from kit import prepare as needed
+    alone = 'kselftest' in given    # it makes its tree itself
     if verb.packages:
-        needed.packages(verb.packages, verb.archs, given.get('arch'), given.get('full', False))
+        needed.packages(verb.packages, 'one' if alone else verb.archs, given.get('arch'),
+                        given.get('full', False))
+    if alone:
+        return
     # of mail LINUX= is where the base's tag is looked up
     path = given.get('linux') if verb.needs != 'series' else None
     needed.trees(verb.needs, path, given.get('base'), given.get('stable-git'))

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel's .config: allnoconfig and fragments, each symbol of which has to be in it."""
+"""A kernel's .config: allnoconfig and fragments, each symbol of which has to be in it.
+
+A flavour is NAME[+VARIANT...], as guest/config/ has them, with what the topics add; or
+NAME[+VARIANT...]@[SUITE,...]: with the `config` files of these selftest suites and nothing of the
+topics, for any tree. What such a tree does not have is named, and no error.
+"""
 import re
 
 from kit import topics
@@ -9,6 +14,15 @@ from kit.trees import make, out, source, stamp_of, state
 
 CONFIGS = GUEST / 'config'
 FLAVOURS = 'plain', 'debug', 'trace', 'kcsan'    # +NAME adds the architecture's ARCH+NAME
+
+
+def parts_of(flavour):
+    """(name, [variants], [suites] or None: those of the topics)"""
+    flavour, at, suites = flavour.partition('@')
+    name, *variants = flavour.split('+')
+    if name not in FLAVOURS:
+        die(f'no flavour {name} (known: {" ".join(FLAVOURS)})')
+    return name, variants, [suite for suite in suites.split(',') if suite] if at else None
 
 
 def read(file):
@@ -26,27 +40,30 @@ def read(file):
 
 def fragments(machine, arch, flavour, src):
     """[(file, {symbol: value})], later ones override; those of topics come last."""
-    flavour, *variants = flavour.split('+')
-    if flavour not in FLAVOURS:
-        die(f'no flavour {flavour} (known: {" ".join(FLAVOURS)})')
-    found = []
-    for suite in topics.suites(arch):
-        file = src / 'tools/testing/selftests' / suite / 'config'
-        if file.exists():    # the initrd has no modules
-            found.append((file, {symbol: 'y' if value == 'm' else value
-                                 for symbol, value in read(file).items()
-                                 if symbol not in machine.get('foreign_symbols', [])}))
+    flavour, variants, suites = parts_of(flavour)
     # a variant of this architecture's, or of all
     named = [f'{arch}+{each}' if (CONFIGS / f'{arch}+{each}.config').exists() else f'+{each}'
              for each in variants]
-    needed = ['common', arch, flavour, *named]
+    needed, found = ['common', arch, flavour, *named], []
     for name in [*needed[:3], f'{arch}-{flavour}', *needed[3:]]:
         file = CONFIGS / f'{name}.config'
         if file.exists():
             found.append((file, read(file)))
         elif name in needed:
             die(f'{shown(file)} is missing')
-    return found + topics.config([arch, flavour, f'{arch}-{flavour}'])
+    if suites is not None:
+        return found + of_suites(machine, src, suites, 'config', f'config.{machine["host"]}')
+    return (of_suites(machine, src, topics.suites(arch), 'config') + found
+            + topics.config([arch, flavour, f'{arch}-{flavour}']))
+
+
+def of_suites(machine, src, suites, *names):
+    """What the suites' files of these names ask for."""
+    files = [src / 'tools/testing/selftests' / suite / name for suite in suites for name in names]
+    return [(file, {symbol: 'y' if value == 'm' else value    # the initrd has no modules
+                    for symbol, value in read(file).items()
+                    if symbol not in machine.get('foreign_symbols', [])})
+            for file in files if file.exists()]
 
 
 def known_symbols(src, symbols):
@@ -97,7 +114,7 @@ def configure(arch, flavour, tree):
         value, file = requested[symbol]
         why = f'is {final} (its dependencies?)' if symbol in known else 'does not exist there'
         say(f'{shown(file)}: CONFIG_{symbol}={value} was requested but {why}')
-    if wrong:
+    if wrong and parts_of(flavour)[2] is None:
         written.unlink()
         die(f'{tree} {arch} {flavour}: {len(wrong)} requested symbol(s) missing from .config')
     mark.write_text(key + written.read_text())

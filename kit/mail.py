@@ -19,7 +19,7 @@ from kit import checkpatch, measure, single, table
 from kit.base import stable_of_config
 from kit.common import BUILD, LINUX, SERIES, TOP, die, host_cpus, output, say, step
 from kit.git import git, remove
-from kit.series import apply, corresponds, format_patches, patch_files, pinned, ranges
+from kit.series import apply, corresponds, format_patches, patch_files, pinned, ranges, tag_of
 from kit.topics import after, is_single, order
 
 # trailers of people who get the patch beside those whom get_maintainer names
@@ -124,9 +124,10 @@ def alone(topic):
 def upstream(version, *places):
     """The commit of the base's tag in a tree that others have too; here it is one commit without
     history."""
+    tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = output(
-            ['git', 'ls-remote', place, f'refs/tags/v{version}', f'refs/tags/v{version}^{{}}'],
+            ['git', 'ls-remote', place, f'refs/tags/{tag}', f'refs/tags/{tag}^{{}}'],
             cwd=TOP,
             check=False,
         )
@@ -283,8 +284,8 @@ def main(topic='', patch='', to='', send=False, linux='', stable_git=''):
     topic, who, number = known_topic(topic), sender(), pinned()[0]
     base = upstream(number, linux, stable_git)
     if not base:
-        say(f'mail: note: base-commit is the commit of v{number} in linux/, which nobody else '
-            f'has: LINUX= a git tree with the tag v{number}')
+        say(f'mail: note: base-commit is the commit of {tag_of(number)} in linux/, which nobody '
+            f'else has: LINUX= a git tree with the tag {tag_of(number)}')
     written = [write(posting, last_sent(posting.name) + 1, who, to, base)
                for posting in postings(topic, patch)]
     faults = sum((faults for *_, faults in written), [])

@@ -62,16 +62,37 @@ def copy_uncommitted(path, folder):
             (folder / name).unlink(missing_ok=True)
 
 
-def use(linux, commit=None):
-    """Makes the tree at this path what is built and booted; commit: what "base" is."""
+def known(linux, what):
+    """(path, version, HEAD) of the user's tree; what: words for what is wanted."""
     path = Path(linux).expanduser().resolve()
     top = read(path, 'rev-parse', '--show-toplevel').stdout.strip() if path.is_dir() else ''
     if not top or Path(top).resolve() != path:
-        die(f'LINUX={linux}: give the top of a git tree of Linux {mainline()}.y')
+        die(f'LINUX={linux}: give the top of {what}')
     version = version_of(read(path, 'show', 'HEAD:Makefile').stdout)
     if not version:
         die(f'LINUX={path}: its HEAD is no Linux')
-    head, below = read(path, 'rev-parse', 'HEAD').stdout.strip(), merge_base(path, commit)
+    return path, version, read(path, 'rev-parse', 'HEAD').stdout.strip()
+
+
+def dirty(path):
+    return ' and what is uncommitted' if re.search(
+        r'\S', read(path, 'status', '--porcelain').stdout) else ''
+
+
+def use_alone(linux):
+    """Makes a tree of any version what is built and booted; there is no base."""
+    path, version, head = known(linux, 'a git tree of Linux')
+    with Lock(BUILD / 'own'):
+        clone(path, BUILD / 'own/linux', head)
+        copy_uncommitted(path, BUILD / 'own/linux')
+    ROOTS.update(patched=BUILD / 'own')
+    say(f'{path}: Linux {version}, {head[:12]}{dirty(path)}')
+
+
+def use(linux, commit=None):
+    """Makes the tree at this path what is built and booted; commit: what "base" is."""
+    path, version, head = known(linux, f'a git tree of Linux {mainline()}.y')
+    below = merge_base(path, commit)
     with Lock(BUILD / 'own'):
         for name, commit in (('own', head), ('own-base', below)):
             clone(path, BUILD / name / 'linux', commit)
@@ -79,6 +100,4 @@ def use(linux, commit=None):
     # the series' tree goes on to give the programs that this one lacks
     ROOTS.update(patched=BUILD / 'own', base=BUILD / 'own-base', series=ROOTS['patched'])
     count = git('rev-list', '--count', f'{below}..{head}', cwd=path).strip()
-    dirty = bool(re.search(r'\S', read(path, 'status', '--porcelain').stdout))
-    say(f'{path}: Linux {version}, {count} commits above {below[:12]}'
-        f'{" and what is uncommitted" if dirty else ""}')
+    say(f'{path}: Linux {version}, {count} commits above {below[:12]}{dirty(path)}')

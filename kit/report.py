@@ -3,14 +3,21 @@
 import re
 import sys
 import time
-from collections import Counter
+from collections import Counter, namedtuple
 from pathlib import Path
 
-from kit.common import LINUX
+from kit.common import LINUX, die
+from kit.trees import ROOTS
 
 MARK = re.compile(r'## (begin|end) (\d+)(?: (\d+))?$')
 RESULT = re.compile(r'(ok|not ok) \d+ (?:- )?(.*?)( # SKIP.*)?$')
-SKIPPED = 4    # an exit status
+EXIT_SKIPPED = 4
+TIMED_OUT = 124, 143    # exit statuses of timeout; the second is busybox's
+HEADER = re.compile(r'K?TAP version \d+$')
+
+PASSED, FAILED, SKIPPED = 'passed', 'failed', 'skipped'
+# one thing that a program tested; log: lines of its output
+Result = namedtuple('Result', 'program name word why log')
 
 # A program that speaks no KTAP: its exit status is the result.
 PLAIN = r"""plain() {
@@ -30,6 +37,8 @@ PLAIN = r"""plain() {
 
 def command_of(test):
     name = test['name']
+    if 'command' in test:
+        return test['command']
     if 'kunit' in test:
         folder = f'/sys/kernel/debug/kunit/{name}'
         return (f'if [ -d {folder} ]; then echo 1 > {folder}/run && cat {folder}/results; '
@@ -42,9 +51,10 @@ def command_of(test):
     return ' '.join(filter(None, words))
 
 
-def job_of(tests):
-    """The shell script that runs the tests one after the other, each between two marks."""
-    lines = ['#!/bin/sh', 'cd /tmp', PLAIN, '[ ! -e /job/keep_vm ] || /job/keep_vm']
+def job_of(tests, first='[ ! -e /job/keep_vm ] || /job/keep_vm'):
+    """The shell script that runs the tests one after the other, each between two marks; first: what
+    it begins with."""
+    lines = ['#!/bin/sh', 'cd /tmp', PLAIN, first]
     for number, test in enumerate(tests):
         # the end on a line of its own even after output that does not end in one
         lines += [f'echo "## begin {number}"', command_of(test),
@@ -53,7 +63,7 @@ def job_of(tests):
 
 
 def closing(counts):
-    return ', '.join(f'{counts[word]} {word}' for word in ('passed', 'failed', 'skipped'))
+    return ', '.join(f'{counts[word]} {word}' for word in (PASSED, FAILED, SKIPPED))
 
 
 class Report:
@@ -81,15 +91,24 @@ class Report:
                       flush=True)
                 self.since = now
 
+    def results(self):
+        """[Result] of all programs."""
+        return [result for given in zip(self.tests, self.output, self.code)
+                for result in results_of(*given)]
+
     def verdict(self):
         """Counter of passed, failed, skipped; says why of each failure."""
-        counts = Counter()
-        for test, lines, code in zip(self.tests, self.output, self.code):
-            passed, skipped, failures = judge(test, lines, code)
-            counts += Counter(passed=passed, skipped=skipped, failed=len(failures))
-            for name, why, log in failures:
-                print(f'FAILED {name}: {why}', *(f'    {text}' for text in log), sep='\n')
-        return counts
+        found = self.results()
+        for result in found:
+            if result.word == FAILED:
+                print(f'FAILED {title(result)}: {result.why}',
+                      *(f'    {text}' for text in result.log), sep='\n')
+        return Counter(result.word for result in found)
+
+
+def title(result):
+    same = result.name == result.program
+    return result.program if same else f'{result.program}: {result.name}'
 
 
 class Failing(Report):
@@ -115,11 +134,16 @@ class Failing(Report):
 def parse(lines):
     """The kernel's own parser; linux/ stays as it is."""
     sys.dont_write_bytecode = True
-    folder = str(LINUX / 'tools/testing/kunit')
+    # linux/'s, or that of the only tree that is there
+    top = LINUX if (LINUX / 'Makefile').exists() else ROOTS['patched'] / 'linux'
+    folder = str(top / 'tools/testing/kunit')
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    from kunit_parser import TestStatus, parse_run_tests
-    from kunit_printer import null_printer
+    try:
+        from kunit_parser import TestStatus, parse_run_tests
+        from kunit_printer import null_printer
+    except ImportError as error:
+        die(f'the KTAP parser of this kernel is too old ({error}): make tree')
     return parse_run_tests(lines, null_printer), TestStatus
 
 
@@ -136,28 +160,57 @@ def leaves(parsed):
 
 def judge(test, lines, code):
     """(passed, skipped, [(name, why it failed, log)]) of a test's output and exit status."""
+    found = results_of(test, lines, code)
+    words = [result.word for result in found]
+    return (words.count(PASSED), words.count(SKIPPED),
+            [(title(result), result.why, result.log) for result in found if result.word == FAILED])
+
+
+def results_of(test, lines, code):
+    """[Result] of a test's output and exit status."""
     name = test['name']
+
+    def whole(word, why, log=()):
+        return Result(name, name, word, why, list(log))
+
     if lines is None:
-        return 0, 0, [(name, 'did not run', [])]
+        return [whole(FAILED, 'did not run')]
     if code is None:
-        return 0, 0, [(name, 'did not end', lines[-10:])]
+        return [whole(FAILED, 'did not end', lines[-10:])]
+    if test.get('tap', True) is None and not any(HEADER.match(line.strip()) for line in lines):
+        return [of_status(whole, code, lines)]
     parsed, status = parse(lines)
-    passed, skipped, failures = 0, 0, []
-    for path, each in leaves(parsed):
-        if each.status == status.SUCCESS:
-            passed += 1
-        elif each.status != status.SKIPPED:
-            why = each.status.name.lower().replace('_', ' ')
-            failures.append((f'{name}: {path}', why, each.log))
-        elif any(re.search(skip['test'], path) for skip in test.get('skips', [])):
-            skipped += 1
-        else:
-            why = f'skipped without a reason in a topic.toml: {each.skip_reason}'
-            failures.append((f'{name}: {path}', why, each.log))
-    if code == SKIPPED and not failures and not passed + skipped:
-        failures.append((name, 'skipped', lines[-10:]))
+    found = [of_leaf(test, status, path, each) for path, each in leaves(parsed)]
+    failed = [result for result in found if result.word == FAILED]
+    if code == EXIT_SKIPPED and not found:
+        return [of_status(whole, code, lines) if test.get('tap', True) is None
+                else whole(FAILED, 'skipped', lines[-10:])]
     errors = parsed.counts.errors
-    unexplained = code and not failures
-    if errors or unexplained or not passed + skipped + len(failures):
-        failures.append((name, f'exit status {code}, {errors} error(s) in its KTAP', lines[-10:]))
-    return passed, skipped, failures
+    if errors or code and not failed or not found:
+        found.append(whole(FAILED, f'exit status {code}, {errors} error(s) in its KTAP',
+                           lines[-10:]))
+    return found
+
+
+def of_status(whole, code, lines):
+    """The Result of a program that speaks no KTAP, or says there that it tests nothing."""
+    if code == EXIT_SKIPPED:
+        return whole(SKIPPED, next((line for line in reversed(lines) if line.strip()), ''))
+    if code:
+        why = 'timed out' if code in TIMED_OUT else f'exit status {code}'
+        return whole(FAILED, why, lines[-10:])
+    return whole(PASSED, '')
+
+
+def of_leaf(test, status, path, each):
+    """The Result of one line of KTAP."""
+    name, log, path = test['name'], list(each.log), path or 'a result that is missing'
+    if each.status == status.SUCCESS:
+        return Result(name, path, PASSED, '', log)
+    if each.status != status.SKIPPED:
+        return Result(name, path, FAILED, each.status.name.lower().replace('_', ' '), log)
+    reasons = [skip['reason'] for skip in test.get('skips', []) if re.search(skip['test'], path)]
+    if reasons:
+        return Result(name, path, SKIPPED, each.skip_reason or reasons[0], log)
+    return Result(name, path, FAILED, f'skipped without a reason in a topic.toml: '
+                  f'{each.skip_reason}', log)

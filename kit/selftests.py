@@ -55,11 +55,10 @@ def library_of(machine, suite):
     return f' -isystem {unpacked}/usr/include', f' -L{library.parent}'
 
 
-def build_suite(machine, arch, tree, suite, folder, goals):
-    """make in the suite's folder; headers were installed."""
-    src, headers = source(tree), folder / 'headers'
-    target = folder / suite
-    command, env = make(machine, headers, src / BELOW / suite, *goals)
+def suite_command(machine, tree, suite, folder, *goals):
+    """(command, environment) of a make in the suite's folder; headers were installed."""
+    headers, target = folder / 'headers', folder / suite
+    command, env = make(machine, headers, source(tree) / BELOW / suite, *goals)
     include, library = library_of(machine, suite)
     command = [word for word in command if not str(word).startswith('O=')]
     command += [f'OUTPUT={target}', f'KHDR_INCLUDES=-isystem {headers}/usr/include',
@@ -69,13 +68,30 @@ def build_suite(machine, arch, tree, suite, folder, goals):
         # abs_objdir
         (target / 'tools').mkdir(exist_ok=True)
         command += [f'abs_objdir={target}', 'LDFLAGS=-static -pthread -no-pie']
+    return command, env
+
+
+def install_headers(machine, arch, tree, folder):
+    """The tree's for user space, into the folder."""
+    command, env = make(machine, folder / 'headers', source(tree), 'headers_install')
+    step(f'build {tree} {arch} headers', command, log=folder / 'headers.log', env=env)
+
+
+def sources_of(machine, tree):
+    """A digest of what programs and installed headers are made of."""
+    return state(source(tree), BELOW, 'tools/include', 'include/uapi',
+                 f'arch/{source_arch(machine)}/include/uapi')
+
+
+def build_suite(machine, arch, tree, suite, folder, goals):
+    command, env = suite_command(machine, tree, suite, folder, *goals)
     step(f'build {tree} {arch} selftests/{suite}', command,
          log=folder / f'{suite.replace("/", "-")}.log', env=env)
 
 
 def build(arch, tree, programs, suites=()):
     """Builds the programs (SUITE/PROGRAM) and whole suites; {program: its file}."""
-    machine, src = load_machine(arch), source(tree)
+    machine = load_machine(arch)
     folder = root(tree) / 'build' / f'{arch}-selftests'
     places = {}
     for program in programs:
@@ -87,16 +103,13 @@ def build(arch, tree, programs, suites=()):
     goals = {suite: goals_of(arch, tree, suite, folder / suite, names)
              for suite, names in wanted.items()}
     with Lock(folder):
-        # what programs and installed headers are made of
-        sources = state(src, BELOW, 'tools/include', 'include/uapi',
-                        f'arch/{source_arch(machine)}/include/uapi')
+        sources = sources_of(machine, tree)
         stamps = {suite: stamp_of(machine, suite, goals[suite], sources) for suite in wanted}
         marks = {suite: folder / suite / '.stamp' for suite in wanted}
         missing = [suite for suite, mark in marks.items()
                    if not mark.exists() or mark.read_text() != stamps[suite]]
         if missing:
-            command, env = make(machine, folder / 'headers', src, 'headers_install')
-            step(f'build {tree} {arch} headers', command, log=folder / 'headers.log', env=env)
+            install_headers(machine, arch, tree, folder)
         for suite in missing:
             (folder / suite).mkdir(parents=True, exist_ok=True)
             marks[suite].unlink(missing_ok=True)

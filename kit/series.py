@@ -17,6 +17,9 @@ from kit.trees import Lock
 STATE = LINUX / '.git' / 'series-state'
 # The commits that `tree` has made of series/ last, on the branches or not yet
 MADE = 'refs/series/made'
+# The touched files of the release in BASE, if linux/'s base is another one, and the series on them:
+# what git merges with, and does not collect as garbage
+PINNED, PREIMAGES = 'refs/series/pinned', 'refs/series/preimages'
 
 
 def version_of(makefile):
@@ -72,6 +75,22 @@ def check_sums(version, read):
         if version == wanted:
             die(f'{path} {what}: get an unaltered Linux {wanted}')
         say(f'note: {path} {what}')
+
+
+def as_pinned(read):
+    """{path: bytes} of all files that BASE lists, or None when one is not the one meant."""
+    found = {}
+    for path, digest in pinned()[1].items():
+        content = read(path)
+        if content is None or hashlib.sha256(content).hexdigest() != digest:
+            return None
+        found[path] = content
+    return found
+
+
+def tag_of(version):
+    """v7.4 of 7.4.0, as there is no v7.4.0."""
+    return f'v{version.removesuffix(".0") if version.count(".") == 2 else version}'
 
 
 def patch_files(topic):
@@ -374,19 +393,22 @@ def stopped_at(folder):
     return int(file.read_text()) if file.exists() else 1
 
 
+AM = ('am', '--quiet', '--committer-date-is-author-date', '--no-gpg-sign', '--no-signoff',
+      '--keep-cr', '--no-scissors', '--patch-format=mbox', '--whitespace=nowarn')
+
+
 def am(folder, paths, merge='--3way'):
     """git am of patches in a worktree, all in one go: each start reads and writes the index of
     90,000 files. None, or (the patch that does not apply, ' (its file)', what git said)."""
-    done = git('am', '--quiet', merge, '--committer-date-is-author-date', '--no-gpg-sign',
-               '--no-signoff', '--keep-cr', '--no-scissors', '--patch-format=mbox',
-               '--whitespace=nowarn', *paths, cwd=folder, check=False)
+    done = git(*AM, merge, *paths, cwd=folder, check=False)
     if not done.returncode:
         return None
     text = done.stdout + done.stderr
     found = re.search(r'CONFLICT .* in (\S+)|error: patch failed: (\S+)|error: (\S+): does not',
                       text)
-    where = f' ({next(filter(None, found.groups()))})' if found else ''
-    return paths[stopped_at(folder) - 1], where, text
+    names = [next(filter(None, found.groups()))] if found else git(
+        'diff', '--name-only', '--diff-filter=U', cwd=folder).splitlines()
+    return paths[stopped_at(folder) - 1], f' ({names[0]})' if names else '', text
 
 
 def files_of(paths):
@@ -399,10 +421,31 @@ def files_of(paths):
     return found
 
 
+def preimages():
+    """Makes what each patch was made of, which git merges with if the base is another release: the
+    series applied to the touched files of the pinned one (kit/other.py)."""
+    if version_of(git('show', 'base:Makefile')) == pinned()[0] \
+            or not as_pinned(lambda path: base_file(path, PINNED)):
+        return
+    folder = BUILD / 'preimages' / 'linux'
+    with Lock(folder.parent):
+        remove(folder)
+        git('worktree', 'add', '--quiet', '--force', '--force', '--detach', folder, PINNED)
+        try:
+            for topic in filter(patch_files, order()):
+                if am(folder, patch_files(topic)):
+                    say(f'note: topic {topic} does not apply to the files of {pinned()[0]} in BASE')
+                    return
+            git('update-ref', PREIMAGES, git('rev-parse', 'HEAD', cwd=folder).strip())
+        finally:
+            remove(folder)
+
+
 def apply(folder, names=None):
     """Apply series/, or only some topics of it, in a worktree of its own; {topic: commit}."""
     names = names or order()
     patches = [path for topic in names for path in patch_files(topic)]
+    preimages()
     sparse_worktree(folder, files_of(patches) or {'Makefile'})
     progress, tips = Progress(f'apply series/{names[0] if len(names) == 1 else ""}'), {}
     for topic in names:
@@ -416,6 +459,8 @@ def apply(folder, names=None):
                 die('no space left on the disk; linux/ is as it was')
             if version != wanted:
                 note = f'; the base is {version}, the series is written on {wanted}'
+            if 'lacks necessary blobs' in text:
+                note += f', whose files git lacks to merge: LINUX= a git tree with {tag_of(wanted)}'
             die(
                 f'{path.name} ("{patch_subject(path)}") of topic {topic} does not '
                 f'apply{where}{note}; linux/ is as it was'

@@ -10,7 +10,7 @@ import random
 import re
 from pathlib import Path
 
-from kit import build, console, guest, pages, races, report, selftests, soak_record
+from kit import build, console, guest, pages, races, report, results, selftests, soak_record
 from kit.common import TOP, archs, die, load_machine, say, shown, step
 from kit.config import CONFIGS
 from kit.qemu import Options
@@ -75,15 +75,15 @@ class Counts(report.Report):
             print(f'  {text[2:]}', flush=True)
 
 
-def row_of(arch, flavour, minutes, seed, results, splats, failed):
+def row_of(arch, flavour, minutes, seed, said, splats, failed):
     """What is recorded of a run."""
-    counts = dict(results.counts)
+    counts = dict(said.counts)
     chosen = '' if flavour == 'debug' else f' FLAVOUR={flavour}'
     return {'command': f'make soak MINUTES={minutes} ARCH={arch}{chosen} SEED={seed}',
             'arch': arch, 'flavour': flavour, 'minutes': minutes, 'seed': seed,
             'hotplugs': counts.pop('hotplug', 0), 'kills': counts.pop('kill', 0),
             'vms': counts.pop('vm', 0), 'injections': counts.pop('injections', 0),
-            'operations': counts, 'splats': len(splats), 'leaks': results.leaks,
+            'operations': counts, 'splats': len(splats), 'leaks': said.leaks,
             'failed': failed}
 
 
@@ -107,25 +107,27 @@ def tell_races(text, changed):
         print(f'  {count} called by the series on both sides: {title}')
 
 
-def run(arch, flavour, minutes, seed, names):
+def run(arch, flavour, minutes, seed, names, tell=None):
     """(Counter, guest status, what is recorded) of the programs of these names, in that order."""
     image = build.build(arch, flavour, 'patched')
     arguments = {'faults': '$BDFS', 'soak': f'{minutes} {seed} $BDFS'}
     skips = [*SKIPS[arch], *([] if flavour == 'debug' else [NOT_DEBUG])]
     tests = [{'name': name, 'program': name, 'arguments': arguments[name], 'skips': skips,
               'environment': ENVIRONMENT.get(name, '')} for name in names]
-    results, options = Counts(tests), options_of(arch, minutes)
+    said, options = Counts(tests), options_of(arch, minutes)
     if flavour == 'kcsan':
         changed = races.changed_functions(arch, flavour)
         options.splats.append(races.elsewhere(changed))
     files = [*(program(arch, name) for name in names), selftests.keep_vm(arch)]
     say(f'soak: {arch} {flavour}, {minutes} minute(s), SEED={seed}')
     ended = guest.run_guest(arch, image, report.job_of(tests), files, options,
-                            name=f'soak-{arch}-{flavour}', on_line=results.line)
-    counts = results.verdict()
+                            name=f'soak-{arch}-{flavour}', on_line=said.line)
+    counts = said.verdict()
     if ended.status in (guest.LOST, guest.SPLAT):
         print(f'FAILED {arch} {flavour}: {ended.message}\n{ended.detail}')
         counts['failed'] += 1
+    if tell:
+        tell(results.boot_of(f'{arch} {flavour}, soak', arch, said, ended))
     text = console.read(ended.folder / 'console')
     if flavour == 'kcsan':
         tell_races(text, changed)
@@ -133,7 +135,7 @@ def run(arch, flavour, minutes, seed, names):
           f'{shown(Path(ended.folder))}', flush=True)
     splats = console.splats(text, console.splat_rules(arch, options.splats))
     return (counts, ended.status or (guest.FAILED if counts['failed'] else guest.OK),
-            row_of(arch, flavour, minutes, seed, results, splats, counts['failed']))
+            row_of(arch, flavour, minutes, seed, said, splats, counts['failed']))
 
 
 def main(minutes=20, arch='x86_64', flavour='debug', seed=None):

@@ -9,7 +9,8 @@ Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 a test failed, 2 
 import re
 from collections import Counter
 
-from kit import boots, build, console, guest, report, reproduce, selftests, soak
+from kit import (boots, build, console, guest, kselftest, report, reproduce, results, selftests,
+                 soak)
 from kit.common import Pool, archs, die, host_cpus, host_memory, load_machine, say, shown
 from kit.git import git
 from kit.qemu import iommus_of
@@ -60,9 +61,9 @@ def soaked(test='', arch='', flavour='', cpus=0, iommu='', full=False, linux='')
     return [each for each in archs() if arch in ('', each)]
 
 
-def run_soak(arch):
+def run_soak(arch, tell=None):
     """(Counter, guest status) of some minutes of it."""
-    counts, status, _ = soak.run(arch, 'debug', MINUTES, soak.any_seed(), ['soak'])
+    counts, status, _ = soak.run(arch, 'debug', MINUTES, soak.any_seed(), ['soak'], tell)
     return counts, status
 
 
@@ -78,27 +79,29 @@ def prepare(boot):
     return image, [*files, selftests.keep_vm(arch)]
 
 
-def run_boot(boot, image, files):
-    """(Counter, guest status) of one boot; prints its results."""
+def run_boot(boot, image, files, tell=None):
+    """(Counter, guest status) of one boot; prints its results, and tell is given them."""
     kernel, tests, on_base = f'{boot["arch"]} {boot["flavour"]}', boot['test'], 'tree' in boot
     options = boots.options_of(boot)
-    results = report.Failing(tests) if on_base else report.Report(tests)
+    said = report.Failing(tests) if on_base else report.Report(tests)
     options.append = f'{guest.PATIENT} {options.append}'
     options.limits.silence = max(test.get('timeout', 360) for test in tests)
     options.limits.boot, options.limits.total = 300, 3600    # other guests run meanwhile
     kernel += ' base' if on_base else ''
     say(f'{kernel}: {len(tests)} test program(s)')
     ended = guest.run_guest(boot['arch'], image, report.job_of(tests), files, options,
-                            name=f'test-{kernel.replace(" ", "-")}', on_line=results.line)
+                            name=f'test-{kernel.replace(" ", "-")}', on_line=said.line)
     if on_base:    # a splat or a lost guest may be what has to happen
         text = console.read(ended.folder / 'console')
-        counts = results.verdict_of(f'{text}\n{ended.message}')
+        counts = said.verdict_of(f'{text}\n{ended.message}')
         status = guest.FAILED if counts['failed'] else guest.OK
     else:
-        counts, status = results.verdict(), ended.status
+        counts, status = said.verdict(), ended.status
     if status in (guest.LOST, guest.SPLAT):
         print(f'FAILED {kernel}: {ended.message}\n{ended.detail}')
         counts['failed'] += 1
+    if tell and not on_base:
+        tell(results.boot_of(kernel, boot['arch'], said, ended))
     boot_seconds = f'{ended.boot_seconds:.1f}' if ended.boot_seconds else '-'
     lockdep = {True: ', lockdep on to the end', False: ', lockdep went OFF', None: ''}
     print(
@@ -115,19 +118,20 @@ def worse(one, other):
     return max(one, other, key=badness.index)
 
 
-def run_all(planned, soaks, pool):
+def run_all(planned, soaks, pool, tell=None):
     """(Counter, guest status) of each boot and each soak. They run side by side, and what others
     need is built meanwhile; those that measure what CPUs they get come last, one after the other.
+    tell: see run_boot().
     """
     alone = [boot for boot in planned if boot.get('alone')]
-    running = [pool.submit(run_soak, arch) for arch in soaks]
-    running += [pool.submit(lambda boot: run_boot(boot, *prepare(boot)), boot)
+    running = [pool.submit(run_soak, arch, tell) for arch in soaks]
+    running += [pool.submit(lambda boot: run_boot(boot, *prepare(boot), tell), boot)
                 for boot in planned if not boot.get('alone')]
     ready = [prepare(boot) for boot in alone]
     for each in running:
         yield each.result()
     for boot, built in zip(alone, ready):
-        yield pool.submit(run_boot, boot, *built).result()
+        yield pool.submit(run_boot, boot, *built, tell).result()
 
 
 def places():
@@ -136,14 +140,26 @@ def places():
 
 
 def main(**given):
-    """given: as plan() takes it."""
+    """given: as plan() takes it, or kselftest.main(); results: a file for what the tests gave."""
+    path, kept = given.pop('results', None), []
+    if 'kselftest' in given:
+        status = kselftest.main(**given, tell=kept.append)
+    else:
+        status = boot_all(given, kept.append)
+    if path:
+        results.write(path, sorted(kept))
+    return status
+
+
+def boot_all(given, tell):
+    """What the topics ask for; the exit status."""
     total, worst, planned, soaks = Counter(), guest.OK, plan(**given), soaked(**given)
     if not planned and not soaks:
         more = 0 if given.get('full') else sum(
             len(boot['test']) for boot in plan(**{**given, 'full': True}))
         die(f'no test matches{f" ({more} more with FULL=1)" if more else ""}')
     with Pool(places()) as pool:
-        for counts, status in run_all(planned, soaks, pool):
+        for counts, status in run_all(planned, soaks, pool, tell):
             total += counts
             worst = worse(worst, status)
     print(closing(total))

@@ -29,7 +29,7 @@ def root(tree):
 def source(tree):
     """The tree's source folder; a worktree is made when it is not there."""
     folder = root(tree) / 'linux'
-    if not (LINUX / '.git').exists():
+    if not (LINUX / '.git').exists() and folder in (LINUX, BUILD / 'base' / 'linux'):
         die('linux/ is not there: make tree')
     if folder == BUILD / 'base' / 'linux':
         commit = git('rev-parse', '--verify', 'base^{commit}').strip()
@@ -42,7 +42,10 @@ def source(tree):
 
 
 def out(arch, flavour, tree):
-    return root(tree) / 'build' / f'{arch}-{flavour}'
+    """The kernel's folder; those for selftest suites (kit/config.py) share one, as kbuild compiles
+    only what a symbol changes."""
+    name, at, _ = flavour.partition('@')
+    return root(tree) / 'build' / f'{arch}-{name}{at and "-kselftest"}'
 
 
 # what kbuild takes from the environment, where somebody may have it for a build of his own

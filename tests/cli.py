@@ -94,6 +94,16 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.options('mail', '--to', 'me', TO='x'), {'to': 'me'})
         self.assertEqual(self.options('export', STABLE_GIT='x'), {})
 
+    def test_a_kselftest_of_a_tree(self):
+        wanted = {'kselftest': 'timers:posix_timers', 'linux': '~/linux', 'arch': 'arm64'}
+        self.assertEqual(self.options('test', '--tree', '~/linux', '--arch', 'arm64',
+                                      '--kselftest', 'timers:posix_timers'), wanted)
+        self.assertEqual(self.options('test', KSELFTEST='timers:posix_timers', LINUX='~/linux',
+                                      ARCH='arm64', MAKEFLAGS=' -- ARCH=arm64'), wanted)
+        self.refused('test', '--kselftest', 'mm', '--full',
+                     says='FULL= means nothing to KSELFTEST=')
+        self.refused('test', '--results', 'x.txt', says='one of .ktap .xml .json')
+
     def test_a_boot_mixes_files_and_options(self):
         given = self.options('boot', 'x86_64', 'plain', 'base', 'job', '--cpus', '3', 'file')
         self.assertEqual((given['cpus'], given['files']), (3, [Path('file')]))
@@ -108,6 +118,14 @@ class CommandLine(unittest.TestCase):
             if not verb.needs:    # nothing is prepared: the function gets all
                 given |= {option.replace('-', '_') for option in verb.setup.split()}
             self.assertFalse(given - set(known), name)
+
+    def test_no_other_module_reads_the_command_line(self):
+        for path in {*TOP.glob('kit/**/*.py'), *TOP.glob('series/*/measure.py')} - {
+                TOP / 'kit/cli.py'}:
+            text = path.read_text()
+            self.assertNotIn('argv', text, path)
+            read = set(re.findall(r"""environ(?:\.get\(|\[)['"](\w+)""", text))
+            self.assertEqual(read & set(cli.VARIABLES), set(), path)
 
     def test_make_has_the_verbs(self):
         named = re.search(r'^VERBS := (.*)$', (TOP / 'Makefile').read_text(), re.M)[1].split()

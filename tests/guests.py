@@ -302,7 +302,7 @@ class Order(unittest.TestCase):
             found.append(f'end {each["name"]}')
             return Counter(), guest.OK
         with mock.patch.multiple(
-                test, run_boot=run, run_soak=lambda arch: run({'name': arch}),
+                test, run_boot=run, run_soak=lambda arch, _: run({'name': arch}),
                 prepare=lambda each: found.append(f'build {each["name"]}') or ('', [])), \
                 ThreadPoolExecutor(2) as pool:
             self.assertEqual(len(list(test.run_all(planned, soaks, pool))),

@@ -177,6 +177,185 @@ class Verbs(unittest.TestCase):
         self.good('tree')
         self.assertIn('LINE 5', (self.linux / 'kernel/a.c').read_text())
 
+    def newer_release(self, *tags):
+        """The toy as a git tree of v7.3.5, which changes files next to what the series changes;
+        tags: releases that it has."""
+        self.git('init', '-q', cwd=self.toy)
+        self.git('add', '-A', cwd=self.toy)
+        self.git('commit', '-q', '-m', 'x', cwd=self.toy)
+        self.git('tag', 'v7.3.4', cwd=self.toy)
+        (self.toy / 'Makefile').write_text(MAKEFILE.format(5))
+        (self.toy / 'kernel/b.c').write_text('no copy of what a.c was\n')
+        self.commit('kernel/a.c', 'line 3\n', 'line three\n', 'x', cwd=self.toy)
+        self.git('tag', 'v7.3.5', cwd=self.toy)
+        for tag in {'v7.3.4', 'v7.3.5'} - set(tags):
+            self.git('tag', '-d', tag, cwd=self.toy)
+
+    def three_patches_of_a_file(self):
+        self.two_topics()
+        self.git('checkout', '-q', 'one')
+        self.commit('kernel/a.c', 'LINE 5\n', 'Line 5\n', 'a: second\n\nWhy.')
+        self.git('checkout', '-q', 'two')
+        self.git('rebase', '-q', 'one')
+        self.commit('kernel/a.c', 'line 7\n', 'LINE 7\n', 'a: third\n\nWhy.')
+        self.good('export')
+
+    def test_patches_are_merged_with_another_stable_release(self):
+        self.three_patches_of_a_file()
+        shutil.rmtree(self.linux)
+        self.newer_release('v7.3.4', 'v7.3.5')
+        self.assertIn('the touched files of 7.3.4 are from v7.3.4 of', self.good('base'))
+        self.good('tree')
+        text = (self.linux / 'kernel/a.c').read_text()
+        self.assertIn('line three\nline 4\nLine 5\nline 6\nLINE 7\n', text)
+        self.assertEqual(len(self.git('rev-list', 'base..two').split()), 4)
+        # what was found stays, whatever git collects
+        self.git('reflog', 'expire', '--expire=all', '--all')
+        self.git('gc', '-q', '--prune=now')
+        (self.linux / '.git/series-state').unlink()
+        self.git('checkout', '-q', '--detach', 'base')
+        self.git('branch', '-D', 'one', 'two')
+        self.git('gc', '-q', '--prune=now')
+        self.good('tree')
+        self.assertEqual((self.linux / 'kernel/a.c').read_text(), text)
+
+    def test_patches_are_merged_with_the_files_of_a_stable_tree(self):
+        self.three_patches_of_a_file()
+        shutil.rmtree(self.linux)
+        self.newer_release('v7.3.4', 'v7.3.5')
+        self.assertIn('are from the stable tree', self.good('base', LINUX='',
+                                                            STABLE_GIT=f'file://{self.toy}'))
+        self.good('tree')
+        self.assertIn('line three\nline 4\nLine 5\n', (self.linux / 'kernel/a.c').read_text())
+
+    def test_patches_that_do_not_merge(self):
+        self.three_patches_of_a_file()
+        shutil.rmtree(self.linux)
+        self.newer_release('v7.3.4', 'v7.3.5')
+        self.commit('kernel/a.c', 'line 7\n', 'line seven\n', 'x', cwd=self.toy)
+        self.git('tag', '-f', 'v7.3.5', cwd=self.toy)
+        self.good('base')
+        self.bad('tree', says='("a: third") of topic two does not apply (kernel/a.c); the base is '
+                 '7.3.5, the series is written on 7.3.4; linux/ is as it was')
+
+    def test_patches_that_nothing_can_merge(self):
+        self.three_patches_of_a_file()
+        shutil.rmtree(self.linux)
+        self.newer_release('v7.3.5')
+        self.assertIn('no source has the files of 7.3.4, so git cannot merge: LINUX= a git tree '
+                      'with the tag v7.3.4', self.good('base'))
+        self.bad('tree', says='"a: first") of topic one does not apply; the base is 7.3.5, the '
+                 'series is written on 7.3.4, whose files git lacks to merge: LINUX= a git tree '
+                 'with v7.3.4')
+        # a wrong file with the right tag is none of BASE's
+        shutil.rmtree(self.linux)
+        self.git('tag', 'v7.3.4', 'v7.3.5', cwd=self.toy)
+        self.assertIn('no source has the files', self.good('base'))
+
+    # rebase
+
+    def test_rebase_onto_another_release(self):
+        self.three_patches_of_a_file()
+        old = self.git('rev-parse', 'base')
+        self.newer_release('v7.3.4', 'v7.3.5')
+        # what topic two adds is upstream in v7.3.5
+        self.commit('kernel/new.c', '', 'new\n', 'x', cwd=self.toy)
+        self.git('tag', '-f', 'v7.3.5', cwd=self.toy)
+        said = self.good('rebase', str(self.toy))
+        subject = '"new: second, with ümlaut and an exceedingly long subject to be folded"'
+        self.assertIn(f'rebase: two: {subject} is in v7.3.5 already', said)
+        self.assertIn(f'rebase: dropped {subject}', said)
+        self.assertIn('rebase: from v7.3.4 to v7.3.5', said)
+        self.assertEqual([path.split('/', 1)[1] for path in self.patches()], [
+            'one/0001-a-first.patch', 'one/0002-a-second.patch', 'two/0001-a-third.patch'])
+        self.assertIn('version 7.3.5\n', (self.top / 'BASE').read_text())
+        self.assertIn('line three\nline 4\nLine 5\nline 6\nLINE 7\n',
+                      (self.linux / 'kernel/a.c').read_text())
+        self.assertNotEqual(self.git('rev-parse', 'base'), old)
+        self.assertIn('linux/ is what series/ describes', self.good('tree'))
+        # the same as whoever makes linux/ anew has
+        tips = self.git('rev-parse', 'base^{tree}', 'one^{tree}', 'two^{tree}')
+        shutil.rmtree(self.linux)
+        self.good('base')
+        self.good('tree')
+        self.assertEqual(self.git('rev-parse', 'base^{tree}', 'one^{tree}', 'two^{tree}'), tips)
+        self.bad('rebase', '7.3.5', says='stands on this Linux 7.3.5 already', LINUX=str(self.toy))
+
+    def test_rebase_onto_the_next_mainline(self):
+        self.two_topics()
+        self.new_toy(0)
+        (self.toy / 'Makefile').write_text(MAKEFILE.format(0).replace('= 3', '= 4'))
+        self.git('init', '-q', cwd=self.toy)
+        self.git('add', '-A', cwd=self.toy)
+        self.git('commit', '-q', '-m', 'x', cwd=self.toy)
+        self.git('tag', 'v7.4', cwd=self.toy)
+        self.commit('Makefile', 'SUBLEVEL = 0', 'SUBLEVEL = 1', 'x', cwd=self.toy)
+        self.git('tag', 'v7.4.1', cwd=self.toy)
+        # a path is the release that HEAD stands on
+        self.git('checkout', '-q', 'v7.4', cwd=self.toy)
+        self.assertIn('from v7.3.4 to v7.4\n', self.good('rebase', str(self.toy)))
+        self.assertIn('version 7.4.0\n', (self.top / 'BASE').read_text())
+        self.assertEqual(len(self.patches()), 2)
+        self.assertIn('from v7.4 to v7.4.1\n', self.good('rebase', '7.4', LINUX=str(self.toy)))
+        self.assertIn('version 7.4.1\n', (self.top / 'BASE').read_text())
+
+    def test_rebase_that_conflicts(self):
+        self.three_patches_of_a_file()
+        old, before = self.git('rev-parse', 'base'), self.patches()
+        base = (self.top / 'BASE').read_text()
+        self.newer_release('v7.3.4', 'v7.3.5')
+        self.commit('kernel/a.c', 'line 7\n', 'line seven\n', 'x', cwd=self.toy)
+        self.git('tag', '-f', 'v7.3.5', cwd=self.toy)
+        self.bad('rebase', '7.3.5', says='stopped at "a: third", conflict in kernel/a.c: in linux/ '
+                 'resolve it, `git add`, `git rebase --continue`, then `make export`; or go back '
+                 f'with `git rebase --abort` and `git tag -f base {old[:12]}`',
+                 LINUX=str(self.toy))
+        self.assertEqual((self.patches(), (self.top / 'BASE').read_text()), (before, base))
+        self.bad('export', says='a git rebase is under way')
+        self.bad('rebase', '7.3.5', says='not what series/ describes', LINUX=str(self.toy))
+        file = self.linux / 'kernel/a.c'
+        text = file.read_text()
+        self.assertIn('<<<<<<<', text)
+        file.write_text(re.sub('<<<<<<<.*>>>>>>>[^\n]*', 'LINE SEVEN', text, flags=re.S))
+        self.git('add', '-A')
+        self.git('-c', 'core.editor=true', 'rebase', '--continue')
+        self.good('export')
+        self.assertIn('version 7.3.5\n', (self.top / 'BASE').read_text())
+        self.assertIn(b'+LINE SEVEN', self.patches()['series/two/0002-a-third.patch'])
+        self.assertEqual(self.git('merge-base', 'base', 'one'), self.git('rev-parse', 'base'))
+        self.assertIn('linux/ is what series/ describes', self.good('tree'))
+
+    def test_rebase_that_is_given_up(self):
+        self.three_patches_of_a_file()
+        self.newer_release('v7.3.4', 'v7.3.5')
+        self.commit('kernel/a.c', 'line 7\n', 'line seven\n', 'x', cwd=self.toy)
+        # HEAD is beyond the release, which is meant
+        self.assertIn('from v7.3.4 to v7.3.5', self.good('rebase', str(self.toy)))
+        self.git('tag', '-f', 'v7.3.6', cwd=self.toy)
+        (self.toy / 'Makefile').write_text(MAKEFILE.format(6))
+        self.git('commit', '-q', '-a', '--amend', '-m', 'x', cwd=self.toy)
+        self.git('tag', '-f', 'v7.3.6', cwd=self.toy)
+        state = self.state()
+        said = self.verb('rebase', str(self.toy)).stderr.splitlines()[-1]
+        self.git('rebase', '--abort')
+        self.git(*re.search('`git (tag -f base [0-9a-f]+)`', said)[1].split())
+        self.assertEqual(self.state()[0], state[0])
+        self.assertEqual(self.state()[2:], state[2:])
+        self.assertIn('linux/ is what series/ describes', self.good('tree'))
+
+    def test_rebase_is_refused(self):
+        self.bad('rebase', '7.3.5', says='no linux/ here')
+        self.two_topics()
+        self.bad('rebase', 'nothing', says='neither a folder nor a version')
+        self.bad('rebase', str(self.home), says='no Makefile there')
+        self.bad('rebase', '7.9', says='is Linux 7.3.4, not 7.9', LINUX=str(self.toy))
+        (self.linux / 'kernel/a.c').write_text('work\n')
+        self.bad('rebase', '7.3.5', says='uncommitted changes (kernel/a.c)')
+        self.commit('kernel/b.c', 'line 1\n', 'work\n', 'b: work')
+        self.bad('rebase', '7.3.5', says='not what series/ describes')
+
+    # base again
+
     def test_base_with_an_altered_file(self):
         self.two_topics()
         shutil.rmtree(self.linux)

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from kit import build, console, guest, races, report, selftests, soak_record, table
-from kit.common import TOP, archs, die, load_machine, number, say, shown, step
+from kit.common import TOP, die, load_machine, number, say, shown, step
 from kit.config import CONFIGS
 from kit.qemu import Options
 from kit.trees import Lock, make, root, source
@@ -37,6 +37,7 @@ NO_VM = {'test': 'vm happened|of a VM|vm: ', 'reason': 'nobody has written a pro
 TABLES = {'test': 'of a VM',
           'reason': "the IOMMU's are counted with them; the faults tell them apart"}
 NOT_DEBUG = {'test': 'lockdep|kmemleak', 'reason': 'the debug kernel has them'}
+# of each architecture that it runs on what may skip
 SKIPS = {'x86_64': [TABLES], 'arm64': [NO_DEVICE],
          'powerpc': [NO_DEVICE, NO_VM, {'test': 'hugetlbfs|lockdep',
                                         'reason': 'not in its kernel; splats.allowed'}]}
@@ -145,7 +146,7 @@ def chosen(name, default, known):
 
 
 def main():
-    arch, flavour = chosen('ARCH', 'x86_64', archs()), chosen('FLAVOUR', 'debug', RUNS)
+    arch, flavour = chosen('ARCH', 'x86_64', SKIPS), chosen('FLAVOUR', 'debug', RUNS)
     if not (CONFIGS / f'{arch}-{flavour}.config').exists():
         die(f'FLAVOUR={flavour}: not on {arch}')
     counts, status, row = run(arch, flavour, number('MINUTES', 20), number('SEED', any_seed()),

@@ -5,7 +5,7 @@ import re
 import shutil
 
 from kit import apt, topics
-from kit.common import SERIES, TOP, die, flag, load_machine, output, say, step
+from kit.common import SERIES, TOP, die, flag, load_machine, output, say, step, usual_archs
 from kit.qemu import NEEDED, found_version, host_is
 
 # what a verb needs: {package: a program that shows it is there, for systems without dpkg}
@@ -101,7 +101,8 @@ def archs_of(verb):
         return [os.environ['ARCH']]
     if not (SERIES / 'order').exists():
         return ['x86_64']
-    return sorted({'x86_64', *(boot['arch'] for _, boot in topics.boots())})
+    booted = {boot['arch'] for _, boot in topics.boots()}
+    return sorted({'x86_64', *(booted & set(usual_archs()))})
 
 
 def main(verb='deps'):

@@ -13,7 +13,7 @@ import time
 from kit import prepare
 from kit.checks import compiling, files, mailed, pages, patches
 from kit.checks.common import GENERIC, WORK, Failed, Skipped
-from kit.common import LINUX, TERMINATED, Pool, archs, die
+from kit.common import LINUX, TERMINATED, Pool, die, usual_archs
 from kit.trees import Lock
 
 # lanes: of this repository alone, one that reads, one that compiles for each architecture; each in
@@ -40,7 +40,7 @@ def compiling_lane(arch):
 
 
 # the longest comes last: the thread that signals come to runs it, and shows how it goes on
-LANES = [OWN, READING, *map(compiling_lane, sorted(archs(), key=GENERIC.__eq__))]
+LANES = [OWN, READING, *map(compiling_lane, sorted(usual_archs(), key=GENERIC.__eq__))]
 CHECKS = {name: check for lane in LANES for name, check in lane.items()}
 
 

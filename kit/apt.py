@@ -86,10 +86,12 @@ Acquire::Retries "1";
     return env
 
 
-def fetch(package, arch, instead=''):
-    """A package of another architecture, unpacked: the folder with its files, anew each time."""
+def fetch(package, machine, instead=''):
+    """A package of the guest's architecture, unpacked: the folder with its files, anew each
+    time."""
+    arch = machine['debian_arch']
     name = f'{package}-{arch}'
-    env = private(name, [suite()], arch, instead)
+    env = private(name, [machine.get('debian_suite') or suite()], arch, instead)
     work = BUILD / 'apt' / name / 'files'
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -104,12 +106,12 @@ def fetch(package, arch, instead=''):
     return work / 'root'
 
 
-def fetch_file(package, arch, members, path):
-    """One file out of a package of another architecture, as path."""
-    files = fetch(package, arch)
+def fetch_file(package, machine, members, path):
+    """One file out of a package of the guest's architecture, as path."""
+    files = fetch(package, machine)
     for member in members:
         if (files / member).is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
             (files / member).replace(path)
             return
-    die(f'{package} ({arch}) has none of {" ".join(members)}')
+    die(f'{package} ({machine["debian_arch"]}) has none of {" ".join(members)}')

@@ -253,6 +253,12 @@ def archs():
     return sorted(path.stem for path in GUEST.glob('*.toml'))
 
 
+def usual_archs(full=False):
+    """Those that are built and checked without being asked for: a machine that is `full` only with
+    FULL=1."""
+    return [arch for arch in archs() if full or not load_machine(arch).get('full')]
+
+
 def load_machine(arch):
     """guest/ARCH.toml: the guest's machine."""
     if arch not in archs():

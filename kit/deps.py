@@ -5,7 +5,7 @@ import re
 import shutil
 
 from kit import apt, topics
-from kit.common import SERIES, TOP, die, load_machine, output, say, step
+from kit.common import SERIES, TOP, die, load_machine, output, say, step, usual_archs
 from kit.qemu import NEEDED, found_version, host_is
 
 # what verbs need: {package: a program that shows it is there, for systems without dpkg}
@@ -88,7 +88,7 @@ def fail(packages):
     die(f'could not install {" ".join(packages)}: {errors[0]}')
 
 
-def archs_of(archs, arch=None):
+def archs_of(archs, arch=None, full=False):
     """The architectures that a verb builds for: see cli.Verb."""
     if archs == 'one':
         return [arch or 'x86_64']
@@ -98,7 +98,8 @@ def archs_of(archs, arch=None):
         return [arch]
     if not (SERIES / 'order').exists():
         return ['x86_64']
-    return sorted({'x86_64', *(boot['arch'] for _, boot in topics.boots())})
+    booted = {boot['arch'] for _, boot in topics.boots()}
+    return sorted({'x86_64', *(booted & set(usual_archs(full)))})
 
 
 def main(arch=None, full=False):
@@ -107,7 +108,7 @@ def main(arch=None, full=False):
 
 def install_missing(names, archs='', arch=None, full=False):
     """names: one of SETS; archs: 'one', 'all' or none, see archs_of()."""
-    archs = archs_of(archs, arch)
+    archs = archs_of(archs, arch, full)
     packages, qemu = missing(names, archs, full)
     if not packages and not qemu:
         return

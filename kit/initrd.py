@@ -32,7 +32,7 @@ def busybox(machine):
     path = BUILD / 'apt' / f'busybox-{machine["debian_arch"]}'
     if not path.exists():
         apt.fetch_file(
-            'busybox-static', machine['debian_arch'], ['bin/busybox', 'usr/bin/busybox'], path
+            'busybox-static', machine, ['bin/busybox', 'usr/bin/busybox'], path
         )
     return path
 

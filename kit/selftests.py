@@ -49,7 +49,7 @@ def library_of(machine, suite):
     unpacked = BUILD / 'apt' / f'{package}-{arch}' / 'files' / 'root'
     library = unpacked / 'usr/lib' / cross.rstrip('-') / name
     if not library.exists():
-        apt.fetch(package, arch, f'install {package}:{arch}')
+        apt.fetch(package, machine, f'install {package}:{arch}')
     if not library.exists():
         die(f'{package} ({arch}) has no {name} for selftests/{suite}')
     return f' -isystem {unpacked}/usr/include', f' -L{library.parent}'

@@ -19,9 +19,10 @@ from unittest import mock
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 from kit import (    # noqa: E402
-    bench, boots, build, checks, console, differ, guest, measure, qemu, races, report, soak,
+    bench, boots, build, checks, console, deps, differ, guest, measure, qemu, races, report, soak,
     soak_record, table, test)
-from kit.common import LINUX, TERMINATED, die, load_machine    # noqa: E402
+from kit.checks.common import arch_of    # noqa: E402
+from kit.common import LINUX, TERMINATED, archs, die, load_machine, usual_archs    # noqa: E402
 from kit.git import git    # noqa: E402
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
@@ -361,7 +362,8 @@ class Planned(unittest.TestCase):
         self.assertEqual(self.planned(cpus=17)[0]['test'][0]['skips'], [boots.ELSEWHERE])
 
     def soaked(self, **given):
-        return sorted(test.soaked(**{'full': True, **given}))
+        with mock.patch.object(test, 'elsewhere', lambda: ''):
+            return sorted(test.soaked(**{'full': True, **given}))
 
     def test_every_architecture_is_soaked_unless_something_else_is_asked_for(self):
         self.assertEqual(self.soaked(), ['arm64', 'powerpc', 'x86_64'])
@@ -385,11 +387,36 @@ class CommandLine(unittest.TestCase):
         with self.assertRaises(SystemExit):
             self.words('arm64', iommu='intel')
 
+    def test_every_machine_has_a_command_line(self):
+        for arch in archs():
+            for name in qemu.iommus_of(load_machine(arch)):
+                self.assertIn('image', self.words(arch, iommu=name))
+
     def test_nodes_must_divide(self):
         words = self.words('x86_64', cpus=4, nodes=2)
         self.assertIn('node,nodeid=1,memdev=memory1,cpus=2-3', words)
         with self.assertRaises(SystemExit):
             self.words('x86_64', cpus=3, nodes=2)
+
+
+class Architectures(unittest.TestCase):
+    def test_the_guest_of_a_folder_of_arch(self):
+        for path, arch in {'arch/x86/mm/init.c': 'x86_64', 'arch/riscv/mm/init.c': 'riscv64',
+                           'arch/s390/mm/init.c': 's390', 'mm/memory.c': 'x86_64',
+                           'tools/testing/selftests/riscv/abi/a.c': 'riscv64',
+                           'tools/testing/selftests/arm64/abi/a.c': 'arm64'}.items():
+            self.assertEqual(arch_of(path), arch)
+
+    def archs_of(self, arch=None, full=False):
+        asked = [('x', {'arch': 'arm64'}), ('x', {'arch': 'riscv64', 'full': True})]
+        with mock.patch.object(deps.topics, 'boots', lambda: asked):
+            return deps.archs_of('all', arch, full)
+
+    def test_a_full_machine_has_to_be_asked_for(self):
+        self.assertEqual(self.archs_of(), ['arm64', 'x86_64'])
+        self.assertEqual(self.archs_of(full=True), ['arm64', 'riscv64', 'x86_64'])
+        self.assertEqual(self.archs_of('riscv64'), ['riscv64'])
+        self.assertEqual(usual_archs(), ['arm64', 'powerpc', 'x86_64'])
 
 
 class Splats(unittest.TestCase):

@@ -13,7 +13,7 @@ import time
 from kit import prepare
 from kit.checks import compiling, files, mailed, pages, patches
 from kit.checks.common import GENERIC, WORK, Failed, Skipped
-from kit.common import LINUX, TERMINATED, Pool, archs, die
+from kit.common import LINUX, TERMINATED, Pool, die, usual_archs
 from kit.trees import Lock
 
 # lanes: of this repository alone, one that reads, one that compiles for each architecture; each in
@@ -44,7 +44,8 @@ def compiling_lane(arch, full):
 def lanes(full=False):
     """The longest comes last: the thread that signals come to runs it, and shows how it goes on."""
     return [OWN, READING,
-            *(compiling_lane(arch, full) for arch in sorted(archs(), key=GENERIC.__eq__))]
+            *(compiling_lane(arch, full)
+              for arch in sorted(usual_archs(full), key=GENERIC.__eq__))]
 
 
 def outcome(function):

@@ -7,10 +7,11 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from kit.common import BUILD, archs, host_cpus
+from kit.common import BUILD, archs, host_cpus, load_machine
 from kit.git import git, whole, whole_worktree
 from kit.series import applied, patch_files, touched
 from kit.topics import order
+from kit.trees import source_arch
 
 WORK = BUILD / 'check'               # what the checks write down
 READ = WORK / 'linux'                # a whole worktree, to read in
@@ -103,11 +104,11 @@ def new_lines(base, tip):
 
 def arch_of(path):
     """The architecture whose build has this file; of one that is no guest's, its name."""
-    for arch in archs():
-        if path.startswith(f'tools/testing/selftests/{arch}/'):
+    guests = {source_arch(load_machine(arch)): arch for arch in archs()}
+    for folder, arch in guests.items():
+        if path.startswith((f'arch/{folder}/', f'tools/testing/selftests/{folder}/')):
             return arch
-    folder = path.split('/')[1] if path.startswith('arch/') else 'x86'
-    return GENERIC if folder == 'x86' else folder
+    return path.split('/')[1] if path.startswith('arch/') else GENERIC
 
 
 def remember(*what):

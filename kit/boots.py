@@ -15,7 +15,7 @@ from kit.common import check_keys, die
 from kit.qemu import Options
 
 FIELDS = {field.name: field for field in dataclasses.fields(Options) if field.name != 'limits'}
-BOOT = {*FIELDS, 'arch', 'flavour', 'full', 'alone', 'variants', 'programs', 'test'}
+BOOT = {*FIELDS, 'arch', 'flavour', 'full', 'base_full', 'alone', 'variants', 'programs', 'test'}
 ELSEWHERE = {'test': '', 'reason': 'the machine is not the one that topic.toml asks for'}
 TEST = {'program', 'kunit', 'reproducer', 'arguments', 'environment', 'name', 'tap', 'timeout',
         'skips', 'base'}
@@ -61,7 +61,7 @@ def merged(asked, machine=None):
         check_keys(where, boot, BOOT)
         for variant in boot.get('variants', [{}]):
             check_keys(where, variant, FIELDS)
-            kept = ('variants', 'programs', 'test')
+            kept = ('variants', 'programs', 'test', 'base_full')
             what = {**{key: value for key, value in boot.items() if key not in kept}, **variant}
             tests = tests_of(topic, boot)
             if machine:
@@ -76,11 +76,12 @@ def merged(asked, machine=None):
 
 def on_base(asked):
     """The boots of the base kernel: of each that was asked for, the tests that have to fail there.
-    They are not merged: what fails may take the kernel with it."""
+    They are not merged: what fails may take the kernel with it. `base_full`: only with FULL=1."""
     found = []
     for topic, boot in asked:
         if tests := [test for test in boot.get('test', []) if 'base' in test]:
-            alone = {**boot, 'programs': [], 'test': tests}
+            full = boot.get('full') or boot.get('base_full', False)
+            alone = {**boot, 'programs': [], 'test': tests, 'full': full}
             found += [{**each, 'tree': 'base'} for each in merged([(topic, alone)])]
     return found
 

@@ -4,7 +4,8 @@ module."""
 import shutil
 
 from kit.common import SERIES, die, load_machine, shown, step
-from kit.trees import Lock, make, out, root, source
+from kit.selftests import install_headers, sources_of
+from kit.trees import Lock, make, out, root, source, stamp_of
 
 
 def module(tree, arch, flavour, file, made):
@@ -22,13 +23,15 @@ def module(tree, arch, flavour, file, made):
 
 def program(tree, arch, file, made):
     """The program, static, with the tree's headers."""
-    machine, src, headers = load_machine(arch), source(tree), made / 'headers'
+    machine, mark = load_machine(arch), made / '.headers'
     with Lock(made):
-        command, env = make(machine, headers, src, 'headers_install')
-        step(f'build {tree} {arch} headers', command, log=made / 'headers.log', env=env)
+        stamp = stamp_of(machine, sources_of(machine, tree))
+        if not mark.exists() or mark.read_text() != stamp:
+            install_headers(machine, arch, tree, made)
+            mark.write_text(stamp)
         step(f'build {tree} {arch} {file.stem}', [
             f'{machine["cross_compile"]}gcc', '-O2', '-Wall', '-Werror', '-static', '-pthread',
-            '-isystem', headers / 'usr/include', '-o', made / file.stem, file],
+            '-isystem', made / 'headers/usr/include', '-o', made / file.stem, file],
             log=made / f'{file.stem}.log')
     return made / file.stem
 

@@ -59,6 +59,8 @@ class Merging(unittest.TestCase):
                                ('y', boot([{'kunit': 'b'}]))])
         self.assertEqual([(each['tree'], each.get('cpus'), [test['name'] for test in each['test']])
                           for each in found], [('base', None, ['a']), ('base', 4, ['a'])])
+        later = boots.on_base([('x', boot(tests, base_full=True))])
+        self.assertEqual([each['full'] for each in found + later], [False, False, True])
 
     def test_unknown_keys(self):
         for wrong in (boot([], cpu=1), boot([{'kunit': 'a', 'skip': []}]), boot([{}])):

@@ -19,8 +19,8 @@ from unittest import mock
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 from kit import (    # noqa: E402
-    bench, boots, build, checks, console, deps, differ, guest, measure, qemu, races, report, soak,
-    soak_record, table, test)
+    bench, boots, build, checks, console, deps, differ, guest, measure, qemu, races, report,
+    reproduce, soak, soak_record, table, test)
 from kit.checks.common import arch_of    # noqa: E402
 from kit.common import LINUX, TERMINATED, archs, die, load_machine, usual_archs    # noqa: E402
 from kit.git import git    # noqa: E402
@@ -66,6 +66,22 @@ class Merging(unittest.TestCase):
         for wrong in (boot([], cpu=1), boot([{'kunit': 'a', 'skip': []}]), boot([{}])):
             with self.assertRaises(SystemExit):
                 boots.merged([('x', wrong)])
+
+
+class Reproducers(unittest.TestCase):
+    def test_programs_and_modules(self):
+        with tempfile.TemporaryDirectory() as top, \
+                mock.patch.object(reproduce, 'SERIES', Path(top)):
+            folder = Path(top) / 'x/reproduce'
+            (folder / 'b').mkdir(parents=True)
+            for name in ('a.c', 'b/b.c'):
+                (folder / name).touch()
+            asked = [{'reproducer': 'a', 'arguments': '$BDF'}, {'reproducer': 'b'}]
+            found = boots.tests_of('x', boot(asked))
+            self.assertEqual([report.command_of(test) for test in found],
+                             ['plain a /job/a $BDF', 'plain b insmod /job/b.ko'])
+            with self.assertRaises(SystemExit):
+                boots.tests_of('x', boot([{'reproducer': 'c'}]))
 
 
 class Failing(unittest.TestCase):

@@ -35,11 +35,14 @@ static spinlock_t *depot_lock(void)
 static void on_write(struct perf_event *event, struct perf_sample_data *data,
 		     struct pt_regs *regs)
 {
+	bool tree_locked = spin_is_locked(&iovad.iova_rbtree_lock);
+
 	if (!READ_ONCE(armed) || !(current->flags & PF_WQ_WORKER) || spin_is_locked(depot_lock()))
 		return;
 	if (atomic_cmpxchg(&stopped, -1, raw_smp_processor_id()) != -1)
 		return;
-	while (!READ_ONCE(go))
+	/* A kernel whose work holds the lock of the rbtree until then lets allocations wait for it. */
+	while (!tree_locked && !READ_ONCE(go))
 		cpu_relax();
 }
 

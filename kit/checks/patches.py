@@ -78,9 +78,9 @@ def spelling():
     folder.mkdir()
     for name, text in texts.items():
         (folder / name).write_text(text, errors='replace')
-    # EXTRAVERSION is the kernel's
+    # EXTRAVERSION is the kernel's, VAS a unit of powerpc
     done = output(
-        ['codespell', '--check-hidden', '--ignore-words-list=extraversion,nd', '.'],
+        ['codespell', '--check-hidden', '--ignore-words-list=extraversion,nd,vas', '.'],
         cwd=folder,
         env={'HOME': folder},
         check=False,

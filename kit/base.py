@@ -196,7 +196,7 @@ def package_reader():
 
 
 def commit(version):
-    """The tree as one commit, in a repository of its own."""
+    """The tree as one commit in a new repository."""
     git('init', '-q', TREE, cwd=TMP)
     head = write_commit(version)
     git('update-ref', '--no-deref', 'HEAD', head, cwd=TREE)

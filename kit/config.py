@@ -3,7 +3,7 @@
 
 A flavour is NAME[+VARIANT...], as guest/config/ has them, with what the topics add; or
 NAME[+VARIANT...]@[SUITE,...]: with the `config` files of these selftest suites and nothing of the
-topics, for any tree. What such a tree does not have is named, and no error.
+topics, for any tree. Symbols that such a tree lacks are named; that is not an error.
 """
 import re
 

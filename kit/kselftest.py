@@ -106,7 +106,7 @@ class Suite:
         return found
 
     def seconds(self):
-        """How long a program may take; 0: for ever."""
+        """How long a program may take; 0: without a limit."""
         settings = self.source / 'settings'
         text = settings.read_text() if settings.is_file() else ''
         found = re.search(r'^timeout=(\d+)$', text, re.M)

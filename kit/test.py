@@ -74,7 +74,7 @@ def prepare(boot):
     files = [reproduce.build(arch, flavour, tree, test['topic'], test['reproducer'])
              for test in boot['test'] if 'reproducer' in test]
     programs = sorted({test['program'] for test in boot['test'] if 'program' in test})
-    # the base's kernel runs the programs of the series
+    # selftests come from the patched tree, also for a guest with the base's kernel
     files += selftests.build(arch, 'patched', programs).values()
     return image, [*files, selftests.keep_vm(arch)]
 

@@ -3,7 +3,7 @@
  * Maps a memfd through iommufd while a thread of higher priority on the same
  * CPU replaces the small pages in its first 2M by a huge one. Of the pages
  * pinned all must be in the IOMMU's table, or the unmap leaves some pinned.
- * For "mm/gup: Start over if a memfd's folios are not adjacent".
+ * For "mm/gup: start over if a memfd's folios are not adjacent".
  */
 #define _GNU_SOURCE
 #include <pthread.h>

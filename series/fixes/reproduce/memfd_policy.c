@@ -142,7 +142,7 @@ int main(int argc, char **argv)
 	}
 	attach(argv[1]);
 
-	/* What the policy leaves to the CPU is there, so node 0 has what it takes. */
+	/* Without a policy the pages are on node 0, so it has enough of them. */
 	need(!astray("default", MPOL_DEFAULT, 0, zero), "the default is not the CPU's node");
 	ret |= astray("bind", MPOL_BIND, 2, one);
 	ret |= astray("preferred", MPOL_PREFERRED, 2, one);

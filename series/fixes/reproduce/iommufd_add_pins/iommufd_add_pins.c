@@ -4,7 +4,7 @@
  * the reference count of the second to just below its overflow as soon as it
  * has a pin, as thousands of other maps would, so that folio_add_pins() fails
  * for it. None of the pages may stay pinned then.
- * For "iommufd: Drop the pins of a memfd if folio_add_pins() fails".
+ * For "iommufd: Unpin a memfd's folios if folio_add_pins() fails".
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -24,6 +24,15 @@ def drop_halves(folder):
             path.unlink()
 
 
+def clear(folder):
+    """What a killed copy left; the lock on the folder stays."""
+    for path in list(folder.glob('*')):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != '.lock':
+            path.unlink()
+
+
 def copy_kernel(machine, from_folder, to_folder):
     """What others read of a built kernel; the stamp, which vouches for it, comes last."""
     (to_folder / '.stamp').unlink(missing_ok=True)
@@ -69,6 +78,7 @@ def begin_as_patched(arch, flavour, src, folder):
         for name in differ.split('\0'):
             if (src / name).is_file():
                 os.utime(src / name)
+        clear(folder)
         shutil.copytree(other, folder, symlinks=True, dirs_exist_ok=True,
                         ignore=shutil.ignore_patterns('.stamp', '.lock', '.config'))
     for file in folder.rglob('*.cmd'):    # commands name both folders
@@ -109,7 +119,7 @@ def build(arch, flavour, tree, parts=()):
             if not parts:
                 stamp.write_text(now)
     except OSError as error:
-        die(f'{shown(folder)}: {error.strerror}')
+        die(f'{shown(folder)}: {error.strerror or error}')
     return image
 
 

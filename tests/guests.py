@@ -214,6 +214,12 @@ class Build(unittest.TestCase):
             self.assertEqual((base / 'same.c').stat().st_mtime, 1)
             self.assertGreater((base / 'other.c').stat().st_mtime, 1)
 
+            # a copy that was interrupted has no .config
+            (outs['patched'] / 'source').symlink_to(patched)
+            (outs['base'] / 'source').symlink_to(patched)
+            build.begin_as_patched('x86_64', 'plain', base, outs['base'])
+            self.assertTrue((outs['base'] / 'source').is_symlink())
+
 
 class Differ(unittest.TestCase):
     def test_first_difference_of_each_path(self):

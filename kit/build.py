@@ -10,6 +10,7 @@ from kit.trees import Lock, make, out, source, stamp_of, state
 
 
 KEPT = BUILD / 'kept'    # kernels that make check built, for make test
+SYMBOLS = 'vmlinux.symvers'    # what the kernel exports
 
 
 def write_changed(path, text):
@@ -36,9 +37,10 @@ def clear(folder):
 def copy_kernel(machine, from_folder, to_folder):
     """What others read of a built kernel; the stamp, which vouches for it, comes last."""
     (to_folder / '.stamp').unlink(missing_ok=True)
-    for name in dict.fromkeys((machine['image'], 'vmlinux', 'System.map', '.stamp')):
+    for name in dict.fromkeys((machine['image'], 'vmlinux', 'System.map', SYMBOLS, '.stamp')):
         (to_folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(from_folder / name, to_folder / name)
+        if name != SYMBOLS or (from_folder / name).exists():    # without modules it has none
+            shutil.copyfile(from_folder / name, to_folder / name)
 
 
 def has_stamp(folder, stamp):
@@ -121,6 +123,20 @@ def build(arch, flavour, tree, parts=()):
     except OSError as error:
         die(f'{shown(folder)}: {error.strerror or error}')
     return image
+
+
+def prepare_modules(arch, flavour, tree):
+    """Makes the folder of a built kernel ready for modules. Beside a kernel that was kept there are
+    no objects; its exported symbols were kept with it. The caller holds the folder's lock."""
+    folder = out(arch, flavour, tree)
+    kept = not (folder / 'vmlinux.o').exists()
+    if kept:
+        configure(arch, flavour, tree)
+    command, env = make(load_machine(arch), folder, source(tree),
+                        'modules_prepare' if kept else 'modules')
+    step(None, command, log=folder / 'modules.log', env=env)
+    if kept:
+        shutil.copyfile(folder / SYMBOLS, folder / 'Module.symvers')
 
 
 def stamp(arch, flavour, tree):

@@ -3,6 +3,7 @@
 module."""
 import shutil
 
+from kit import build as build_kernel
 from kit.common import SERIES, die, load_machine, shown, step
 from kit.selftests import install_headers, sources_of
 from kit.trees import Lock, make, out, root, source, stamp_of
@@ -14,8 +15,7 @@ def module(tree, arch, flavour, file, made):
     shutil.rmtree(made, ignore_errors=True)
     shutil.copytree(file.parent, made)
     with Lock(kernel):
-        command, env = make(machine, kernel, src, 'modules')    # none; but Module.symvers
-        step(None, command, log=kernel / 'modules.log', env=env)
+        build_kernel.prepare_modules(arch, flavour, tree)
         command, env = make(machine, kernel, src, f'M={made}', 'modules')
         step(f'build {tree} {arch} {file.stem}.ko', command, log=made / 'log', env=env)
     return made / f'{file.stem}.ko'

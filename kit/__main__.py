@@ -3,4 +3,4 @@
 from kit import cli
 
 if __name__ == '__main__':
-    cli.main()
+    cli.guarded(cli.main, cli.verb_name())

@@ -6,16 +6,21 @@ make passes it. A verb's function gets the options that were given as keyword ar
 defaults stand there. Nothing is installed, fetched or built before the words are parsed.
 """
 import argparse
+import contextlib
+import errno
 import functools
 import importlib
 import os
 import re
+import signal
 import sys
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kit import common
-from kit.qemu import Limits
+from kit.errors import INTERRUPTED, TERMINATED, KitError
+from kit.process import end_children
+from kit.vm.qemu import Limits
 
 USAGE = 2    # exit status of a command line that is wrong
 
@@ -104,7 +109,7 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Verb:
-    function: str          # MODULE.FUNCTION below kit
+    function: str          # ROOM.MODULE.FUNCTION below kit
     help: str
     options: str = ''      # what the function takes
     setup: str = ''        # options for what prepares linux/
@@ -147,42 +152,45 @@ def boot_arguments(parser):
 
 
 VERBS = {
-    'run': Verb('run.main', 'the main job: base and patched kernel side by side', 'topic runs',
-                'linux base stable-git', 'own', 'BUILD', 'one'),
-    'test': Verb('test.main', 'boot kernels, run the tests in them',
+    'run': Verb('bench.run.main', 'the main job: base and patched kernel side by side',
+                'topic runs', 'linux base stable-git', 'own', 'BUILD', 'one'),
+    'test': Verb('test.test.main', 'boot kernels, run the tests in them',
                  'test arch flavour cpus iommu full linux kselftest results', 'base stable-git',
                  'own', 'TESTS', 'all', also={'tree': 'linux'}),
-    'soak': Verb('soak.main', "all topics' workloads at once, with faults, kills and hotplug",
+    'soak': Verb('soak.soak.main', "all topics' workloads at once, with faults, kills and hotplug",
                  'minutes arch flavour seed', 'stable-git', 'series', 'BUILD', 'one'),
-    'differ': Verb('differ.main',
+    'differ': Verb('soak.differ.main',
                    'compare results of random VFIO and iommufd calls on both kernels',
                    'calls iommu seed', 'stable-git', 'series', 'BUILD', 'all'),
-    'shell': Verb('shell.main', 'a shell in a kernel',
+    'shell': Verb('vm.shell.main', 'a shell in a kernel',
                   'arch flavour tree cpus mem iommu append share gdb', 'linux base stable-git',
                   'own', 'BUILD', 'one'),
-    'bench': Verb('bench.main', 'measure a topic: its bench.json, picture and tables',
+    'bench': Verb('bench.bench.main', 'measure a topic: its bench.json, picture and tables',
                   'topic part runs rounds full', 'stable-git', 'series', 'BENCH', 'all'),
     # it makes linux/ itself, beside its first checks
-    'check': Verb('checks.main', 'everything static: patches apply, compile, survive mailing',
+    'check': Verb('check.check.main', 'everything static: patches apply, compile, survive mailing',
                   'check full linux stable-git', packages='CHECK', archs='all'),
-    'mail': Verb('mail.main', 'a topic as mail, into an mbox',
+    'mail': Verb('mail.mail.main', 'a topic as mail, into an mbox',
                  'topic patch to send linux stable-git', needs='series', packages='MAIL'),
-    'tree': Verb('tree.main', 'make linux/ from series/; refuses to lose work there', 'keep stay',
-                 'linux stable-git', 'base', 'GIT'),
-    'export': Verb('export.main', 'write series/ from the commits in linux/'),
-    'tables': Verb('pages.write', "write the pages' tables from series/*/bench.json"),
-    'deps': Verb('deps.main', 'install (as root) or name the Debian packages that are missing',
+    'tree': Verb('source.tree.main', 'make linux/ from series/; refuses to lose work there',
+                 'keep stay', 'linux stable-git', 'base', 'GIT'),
+    'export': Verb('source.export.main', 'write series/ from the commits in linux/'),
+    'tables': Verb('bench.pages.write', "write the pages' tables from series/*/bench.json"),
+    'deps': Verb('setup.deps.main',
+                 'install (as root) or name the Debian packages that are missing',
                  'arch full'),
     # for developers
-    'base': Verb('base.main', 'make linux/ of the base alone', 'linux stable-git', make=False),
-    'rebase': Verb('rebase.main', 'move the series onto another release', 'linux stable-git',
+    'base': Verb('source.base.main', 'make linux/ of the base alone', 'linux stable-git',
+                 make=False),
+    'rebase': Verb('source.rebase.main', 'move the series onto another release', 'linux stable-git',
                    make=False, words=('target',)),
-    'build': Verb('build.build', 'build a kernel', make=False, words=KERNEL),
-    'config': Verb('config.configure', "write a kernel's .config", make=False, words=KERNEL),
-    'boot': Verb('boot.main', 'run a shell script in a guest', make=False, words=KERNEL,
+    'build': Verb('build.kernel.build', 'build a kernel', make=False, words=KERNEL),
+    'config': Verb('build.config.configure', "write a kernel's .config", make=False, words=KERNEL),
+    'boot': Verb('vm.boot.main', 'run a shell script in a guest', make=False, words=KERNEL,
                  more=boot_arguments),
-    'table': Verb('table.show', "show a topic's recorded table", make=False, words=('topic',)),
-    'plot': Verb('plot.draw', "draw a topic's bench.png", make=False, words=('topic',)),
+    'table': Verb('bench.table.show', "show a topic's recorded table",
+                  make=False, words=('topic',)),
+    'plot': Verb('bench.plot.draw', "draw a topic's bench.png", make=False, words=('topic',)),
 }
 
 
@@ -198,20 +206,19 @@ EXPORTED = {'STABLE_GIT'}
 
 
 def wrong(message):
-    common.die(message, USAGE)
+    raise KitError(message, USAGE)
 
 
 class Parser(argparse.ArgumentParser):
     """Its errors are one line."""
 
     def error(self, message):
-        common.program = self.prog.rpartition(' ')[2]
         wrong(f'{message} (see {self.prog} --help)')
 
 
 def help_of(name, verb):
     """What --help says of the verb: its module's own words, if the verb is all that is in it."""
-    module, function = verb.function.split('.')
+    module, _, function = verb.function.rpartition('.')
     if function == 'main':
         return importlib.import_module(f'kit.{module}').__doc__
     return f'{name}: {verb.help}'
@@ -278,7 +285,6 @@ def parsed(words):
         whole.error(f'no verb {name}')
     if {'-h', '--help'} & set(words):
         verbs[name].description = help_of(name, VERBS[name])
-    common.program = name
     given = vars(verbs[name].parse_intermixed_args(words[1:]))
     given = {option.replace('_', '-'): value for option, value in given.items()
              if value not in (None, '', [])}
@@ -298,9 +304,9 @@ def check_together(given):
 
 def prepare(verb, given):
     """Packages, linux/, and the user's own tree."""
-    if not verb.needs:
+    if not verb.needs or os.environ.get('KIT_NO_SETUP'):    # the caller knows that all is there
         return
-    from kit import prepare as needed
+    from kit.setup import prepare as needed
     alone = 'kselftest' in given    # it makes its tree itself
     if verb.packages:
         needed.packages(verb.packages, 'one' if alone else verb.archs, given.get('arch'),
@@ -315,7 +321,7 @@ def prepare(verb, given):
 def call(verb, given):
     """The verb's function with the options it takes."""
     setup = set(verb.setup.split()) - set(verb.options.split())
-    module, function = verb.function.split('.')
+    module, _, function = verb.function.rpartition('.')
     return getattr(importlib.import_module(f'kit.{module}'), function)(
         **{option.replace('-', '_'): value for option, value in given.items()
            if option not in setup})
@@ -339,3 +345,49 @@ def main():
         sys.exit(found)
     if found is not None:
         print(found)
+
+
+# what a disk or a permission does; any other error of the system's is a bug, and shows where
+OF_THE_SYSTEM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
+                 errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPIPE}
+
+
+def status_of(error, name):
+    """The exit status for what ended a program; a line, or a traceback, says why."""
+    if isinstance(error, KitError):
+        print(f'{name}: {error}', file=sys.stderr)
+        return error.code
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else bool(error.code)
+    if isinstance(error, OSError) and error.errno in OF_THE_SYSTEM:
+        print(': '.join(filter(None, (name, str(error.filename or ''), error.strerror))),
+              file=sys.stderr)
+    else:
+        traceback.print_exception(error)
+    return 1
+
+
+def verb_name():
+    """What an error begins with."""
+    return next((word for word in sys.argv[1:2] if word in VERBS), 'kit')
+
+
+def guarded(function, name):
+    """Runs a program of this repository. However it ends, what it has started ends with it: a
+    terminated one, as an interrupted one, and so one whose terminal is closed, unless it was told
+    to go on (nohup)."""
+    for ends in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ends) != signal.SIG_IGN:
+            signal.signal(ends, lambda *_: sys.exit(TERMINATED))
+    try:
+        function()
+        return
+    except BaseException as error:    # nothing is above it
+        status = status_of(error, name)
+    with contextlib.suppress(OSError):    # nobody reads it any more
+        sys.stdout.flush()
+        sys.stderr.flush()
+    end_children()
+    os._exit(status)    # threads that wait for what has ended are not waited for

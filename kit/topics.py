@@ -6,7 +6,9 @@ No other module opens a topic.toml, and none knows a topic's name.
 import functools
 import importlib.util
 
-from kit.common import SERIES, check_keys, die, read_toml, shown
+from kit.errors import KitError
+from kit.paths import SERIES, shown
+from kit.typed import check_keys, read_toml
 
 KEYS = {'after', 'front', 'single', 'needs', 'suites', 'programs', 'config', 'boot', 'compile'}
 FRONT = {'problem', 'rows', 'worst', 'state'}
@@ -19,10 +21,10 @@ def order():
     try:
         lines = (SERIES / 'order').read_text().splitlines()
     except OSError as error:
-        die(f'series/order: {error.strerror}')
+        raise KitError(f'series/order: {error.strerror}')
     names = [line.split('#')[0].strip() for line in lines if line.split('#')[0].strip()]
     if not names:
-        die('series/order names no topic')
+        raise KitError('series/order names no topic')
     return names
 
 
@@ -41,7 +43,8 @@ def after(topic):
     """The topics without which this one does not apply, in the order they apply."""
     names, wanted = order(), settings(topic).get('after', [])
     if wrong := set(wanted) - set(names[:names.index(topic)]):
-        die(f'{shown(SERIES / topic / "topic.toml")}: after: {min(wrong)} is not before it in '
+        raise KitError(
+            f'{shown(SERIES / topic / "topic.toml")}: after: {min(wrong)} is not before it in '
             'series/order')
     return [name for name in names
             if name in wanted or any(name in after(each) for each in wanted)]
@@ -103,10 +106,11 @@ def compiled():
                 **one, 'symbols': {}, 'without': [], 'also': [], 'topics': []})
             for key in ('arch', 'kernel_arch', 'cross_compile', 'compiler', 'full'):
                 if whole.get(key) != one.get(key):
-                    die(f'{where}: another topic says {key} = {whole.get(key)}')
+                    raise KitError(f'{where}: another topic says {key} = {whole.get(key)}')
             for symbol, value in symbols(one['symbols']).items():
                 if whole['symbols'].setdefault(symbol, value) != value:
-                    die(f'{where}: another topic says {symbol}={whole["symbols"][symbol]}')
+                    raise KitError(
+                        f'{where}: another topic says {symbol}={whole["symbols"][symbol]}')
             whole['without'] += one.get('without', [])
             whole['also'] += one.get('also', [])
             whole['topics'].append(topic)
@@ -122,7 +126,7 @@ def measured():
 def benchmark(topic):
     """series/TOPIC/measure.py, imported."""
     if topic not in measured():
-        die(f'no benchmark for topic {topic} (known: {" ".join(measured())})')
+        raise KitError(f'no benchmark for topic {topic} (known: {" ".join(measured())})')
     path = SERIES / topic / 'measure.py'
     spec = importlib.util.spec_from_file_location(f'measure_{topic.replace("-", "_")}', path)
     module = importlib.util.module_from_spec(spec)

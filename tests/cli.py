@@ -13,11 +13,12 @@ from unittest import mock
 
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
-from kit import cli    # noqa: E402
+from kit import cli  # noqa: E402
+from kit.errors import KitError  # noqa: E402
 
 
 def function_of(verb):
-    module, name = verb.function.split('.')
+    module, _, name = verb.function.rpartition('.')
     return getattr(importlib.import_module(f'kit.{module}'), name)
 
 
@@ -34,8 +35,11 @@ class CommandLine(unittest.TestCase):
             try:
                 cli.main()
                 status = 0
-            except SystemExit as error:
+            except SystemExit as error:    # --help
                 status = error.code
+            except KitError as error:
+                status = error.code
+                said.write(str(error))
         return status, said.getvalue(), called, prepared
 
     def options(self, *words, **env):

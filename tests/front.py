@@ -8,7 +8,9 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from kit import deps, run
+from kit import errors
+from kit.bench import run
+from kit.setup import deps
 
 ROOT, USER = 0, 1000
 
@@ -26,11 +28,14 @@ class Deps(unittest.TestCase):
         with mock.patch.multiple(
                 deps, archs_of=lambda *_: [], missing=mock.Mock(side_effect=missing),
                 install=install, step=lambda what, *_, **__: installed.append(what),
-                qemu_candidate=lambda _: True, fail=lambda packages: deps.die(f'no {packages}')), \
+                qemu_candidate=lambda _: True,
+                not_installed=lambda packages: errors.fail(f'no {packages}')), \
                 mock.patch('os.geteuid', lambda: uid), mock.patch('shutil.which', lambda _: '/x'), \
                 contextlib.redirect_stderr(said):
-            with contextlib.suppress(SystemExit):
+            try:
                 deps.install_missing('TESTS', 'all')
+            except errors.KitError as error:
+                said.write(str(error))
         return said.getvalue(), installed
 
     def test_nothing_is_missing(self):

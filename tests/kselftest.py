@@ -15,10 +15,19 @@ from xml.etree import ElementTree
 
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
-from kit import cli, config, guest, kselftest, own, report, results, selftests, test    # noqa: E402
-from kit import trees    # noqa: E402
-from kit.common import LINUX, load_machine    # noqa: E402
-from kit.git import git    # noqa: E402
+from kit import cli  # noqa: E402
+from kit.build import (  # noqa: E402
+    config,
+    selftest,
+    trees,  # noqa: E402
+)
+from kit.errors import KitError  # noqa: E402
+from kit.machines import load_machine  # noqa: E402
+from kit.paths import LINUX  # noqa: E402
+from kit.source import user_tree  # noqa: E402
+from kit.source.git import git  # noqa: E402
+from kit.test import kselftest, results, test, verdict  # noqa: E402
+from kit.vm import guest  # noqa: E402
 
 KERNEL = 'VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 0\nEXTRAVERSION =\n'
 # as lib.mk has it; a program is a shell script that make copies
@@ -55,7 +64,7 @@ class Toy(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.work = Path(folder.name)
         self.tree = self.work / 'tree'
-        self.suite = self.tree / selftests.BELOW / 'toy'
+        self.suite = self.tree / selftest.BELOW / 'toy'
         for name, text in FILES.items():
             (self.suite / name).parent.mkdir(parents=True, exist_ok=True)
             (self.suite / name).write_text(text)
@@ -66,9 +75,9 @@ class Toy(unittest.TestCase):
         git('-c', 'user.name=a', '-c', 'user.email=a@b', 'commit', '-qm', 'x', cwd=self.tree)
         self.kernels = []
         for target, fake in (
-                (own, {'BUILD': self.work / 'build'}),
+                (user_tree, {'BUILD': self.work / 'build'}),
                 (kselftest, {'install_headers': lambda *_: None, 'PATIENCE': 1}),
-                (kselftest.build, {'build': self.built}), (guest, {'run_guest': self.booted})):
+                (kselftest.kernel, {'build': self.built}), (guest, {'run_guest': self.booted})):
             patch = mock.patch.multiple(target, **fake)
             patch.start()
             self.addCleanup(patch.stop)
@@ -101,8 +110,9 @@ class Toy(unittest.TestCase):
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             try:
                 status = kselftest.main(words, linux=str(self.tree), tell=kept.append, **given)
-            except SystemExit as error:
+            except KitError as error:
                 status = f'died {error.code}'
+                print(error)
         found = {result.name if result.name != result.program else result.program.split(':')[1]:
                  result.word for boot in kept for result in boot.results}
         return status, said.getvalue(), found
@@ -169,7 +179,7 @@ class Kernel(Toy):
                     known_symbols=lambda *_: {'ODD'},
                     fragments=lambda *_: [(self.suite / 'config', {'ODD': 'y'})]), \
                     contextlib.redirect_stderr(said):
-                with self.assertRaises(SystemExit) if dies else contextlib.nullcontext():
+                with self.assertRaises(KitError) if dies else contextlib.nullcontext():
                     config.configure('x86_64', flavour, 'patched')
             self.assertIn('CONFIG_ODD=y was requested but is n (its dependencies?)',
                           said.getvalue())
@@ -182,7 +192,7 @@ class Results(unittest.TestCase):
 
     def boots(self):
         tests = [{'name': 'mm:a', 'tap': None, 'skips': kselftest.SKIPS}, {'name': 'b'}]
-        said = report.Report(tests)
+        said = verdict.Report(tests)
         with contextlib.redirect_stdout(io.StringIO()):
             for line in ['## begin 0', *self.LINES, '## end 0 1', '## begin 1',
                          'TAP version 13', '1..1', 'ok 1 b', '## end 1 3']:
@@ -191,8 +201,8 @@ class Results(unittest.TestCase):
         return [results.boot_of('x86_64 plain', 'x86_64', said, lost)]
 
     def test_ktap_is_read_by_the_kernel_as_it_was_meant(self):
-        parsed, status = report.parse(results.ktap(self.boots()).splitlines())
-        found = [(path.split('.', 1)[1], each.status) for path, each in report.leaves(parsed)]
+        parsed, status = verdict.parse(results.ktap(self.boots()).splitlines())
+        found = [(path.split('.', 1)[1], each.status) for path, each in verdict.leaves(parsed)]
         self.assertEqual(parsed.counts.errors, 0)
         self.assertEqual(found, [
             ('mm:a.bad', status.FAILURE), ('mm:a.good', status.SUCCESS),

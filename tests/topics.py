@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """This repository's topics: each can be taken away, and what stands on it goes with it."""
-import contextlib
-import io
 import re
 import shutil
 import subprocess
@@ -13,16 +11,21 @@ from unittest import mock
 
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
-from kit import front, measure, topics    # noqa: E402
-from kit.selftests import BELOW    # noqa: E402
-from kit.series import patch_files    # noqa: E402
+from kit import topics  # noqa: E402
+from kit.bench import front, measure  # noqa: E402
+from kit.build.selftest import BELOW  # noqa: E402
+from kit.errors import KitError  # noqa: E402
+from kit.source.patches import patch_files  # noqa: E402
 
 # what the verbs ask of the topics, without a kernel: boots, configurations, tables, letters
 ASK = '''
-from kit import boots, deps, measure, pages, table, topics
+from kit import topics
+from kit.bench import measure, pages, table
+from kit.setup import deps
+from kit.test import plan
 print([topics.after(topic) for topic in topics.order()], deps.archs_of('all'))
 for arch in deps.archs_of('all'):
-    print(boots.chosen(arch, full=True), topics.suites(arch))
+    print(plan.chosen(arch, full=True), topics.suites(arch))
     print(topics.config([arch, arch + '-debug']))
 print(topics.compiled(), measure.quick_topics(), *map(topics.programs, topics.suites('x86_64')))
 for data in filter(None, map(measure.load, topics.measured())):
@@ -150,12 +153,11 @@ class Front(unittest.TestCase):
         with mock.patch.multiple(topics, front=lambda topic: {**settings, **said},
                                  benchmark=lambda topic: module), \
                 mock.patch.object(measure, 'load', lambda topic: {'rows': self.ROWS}), \
-                mock.patch.object(front, 'patch_files', lambda topic: ['a patch']), \
-                contextlib.redirect_stderr(io.StringIO()) as said_why:
+                mock.patch.object(front, 'patch_files', lambda topic: ['a patch']):
             try:
                 return front.line('mine')[1:4]
-            except SystemExit:
-                return said_why.getvalue()
+            except KitError as error:
+                return str(error)
 
     def test_the_worst_row_is_the_record_s(self):
         worse = {'text': 'unmap, {patched} s', 'metric': 'unmap'}

@@ -15,7 +15,10 @@ from unittest import mock
 
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
-from kit import common, git, guest, own, trees    # noqa: E402
+from kit import host, lock  # noqa: E402
+from kit.build import trees  # noqa: E402
+from kit.source import git, user_tree  # noqa: E402
+from kit.vm import guest  # noqa: E402
 
 MAKEFILE = 'VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n'
 
@@ -52,8 +55,8 @@ class Locks(Toy):
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from kit.common import step
-from kit.trees import Lock
+from kit.process import step
+from kit.lock import Lock
 work = Path(sys.argv[2])
 with Lock(work / 'out'):
     step(None, ['sh', '-c', 'echo $$ >started.new; mv started.new started; sleep 1; echo >built'],
@@ -67,7 +70,7 @@ with Lock(work / 'out'):
                 time.sleep(0.02)
             verb.send_signal(signal.SIGKILL)
         self.assertFalse((self.work / 'built').exists())
-        with trees.Lock(self.work / 'out'):
+        with lock.Lock(self.work / 'out'):
             self.assertTrue((self.work / 'built').exists(), 'two builds in one folder')
 
     def test_results_of_a_guest_that_runs_are_kept(self):
@@ -117,9 +120,9 @@ class Own(Toy):
         (self.toy / 'b').write_text('not committed\n')
 
     def use(self):
-        with mock.patch.object(own, 'BUILD', self.work / 'build'), \
+        with mock.patch.object(user_tree, 'BUILD', self.work / 'build'), \
                 mock.patch.dict(trees.ROOTS):
-            own.use(str(self.toy))
+            user_tree.use(str(self.toy))
             read = [{path.name: path.read_text() for path in trees.ROOTS[tree].glob('linux/[ab]')}
                     for tree in ('base', 'patched')]
         self.assertEqual(read[0], {'a': 'a\n'})
@@ -188,11 +191,11 @@ class Host(unittest.TestCase):
             folder = Path(folder)
             (folder / 'cpu.max').write_text('150000 100000\n')
             (folder / 'memory.max').write_text('max\n')
-            self.assertEqual(common.container_limit('cpu.max', folder), [150000, 100000])
-            self.assertIsNone(common.container_limit('memory.max', folder))
-            self.assertIsNone(common.container_limit('pids.max', folder))
-        with mock.patch.object(common, 'container_limit', lambda name: [1, 100000]):
-            self.assertEqual((common.host_cpus(), common.host_memory()), (1, 1))
+            self.assertEqual(host.container_limit('cpu.max', folder), [150000, 100000])
+            self.assertIsNone(host.container_limit('memory.max', folder))
+            self.assertIsNone(host.container_limit('pids.max', folder))
+        with mock.patch.object(host, 'container_limit', lambda name: [1, 100000]):
+            self.assertEqual((host.host_cpus(), host.host_memory()), (1, 1))
 
 
 if __name__ == '__main__':

@@ -16,8 +16,8 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from kit.checks.sink import Sink
-from kit.mail import PLACEHOLDER
+from kit.check.sink import Sink
+from kit.mail.mail import PLACEHOLDER
 from kit.topics import KEYS
 
 TOP = Path(__file__).resolve().parent.parent
@@ -853,9 +853,9 @@ class Verbs(unittest.TestCase):
     # topics
 
     def boots(self):
-        script = 'from kit import boots, topics\n' \
+        script = 'from kit import topics\nfrom kit.test import plan\n' \
                  'print([(b["arch"], b.get("iommu"), b.get("cpus"), len(b["test"])) ' \
-                 'for b in boots.chosen()], [c["name"] for c in topics.compiled()], ' \
+                 'for b in plan.chosen()], [c["name"] for c in topics.compiled()], ' \
                  'topics.config(["x86_64-debug"]))'
         done = self.call(sys.executable, '-c', script)
         self.assertEqual(done.returncode, 0, done.stderr)

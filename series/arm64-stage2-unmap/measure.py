@@ -7,10 +7,14 @@ whatever else the host does. So two boots at a time do not disturb each other.
 """
 import re
 
-from kit import build, guest
-from kit.common import Pool, die, host_cpus, say, shown
-from kit.measure import digest, journaled, row, selftest
-from kit.qemu import Options
+from kit.bench.measure import digest, journaled, row, selftest
+from kit.build import kernel
+from kit.errors import KitError, fail
+from kit.host import host_cpus
+from kit.paths import shown
+from kit.process import Pool, say
+from kit.vm import guest
+from kit.vm.qemu import Options
 
 ARCH = 'arm64'
 PROGRAMS = [
@@ -123,7 +127,7 @@ def one(pattern):
 def instructions(text):
     """All the times that an upstream test prints, in ns."""
     found = re.findall(r'time: (\d+)\.(\d{9})s', text)
-    return sum(int(seconds) * 10**9 + int(ns) for seconds, ns in found) or die(
+    return sum(int(seconds) * 10**9 + int(ns) for seconds, ns in found) or fail(
         'an upstream test printed no times'
     )
 
@@ -256,14 +260,15 @@ def boot(tree, image, files, mode, cpu):
         ended = guest.run_guest(ARCH, image, job, files, options, name='bench', what=what)
         if ended.status != guest.OK:
             say(ended.detail)
-            die(f'{what}: {ended.message}', ended.status)
+            raise KitError(f'{what}: {ended.message}', ended.status)
         texts = dict(re.findall(r'^## (\d+)\n(.*?)(?=^## |\Z)', ended.results(), re.M | re.S))
         figures = []
         for metric, *_, command, read in planned:
             try:
                 figures.append(read(texts[str(commands.index(command))]))
             except (KeyError, TypeError):
-                die(f'{what}: no {metric} of `{command}` in {shown(ended.folder / "results")}')
+                raise KitError(
+                    f'{what}: no {metric} of `{command}` in {shown(ended.folder / "results")}')
         return figures, ended.accelerator
 
     return journaled(what, (repr(options), job, digest(image, *files)), measured)
@@ -273,7 +278,7 @@ def measure(runs=1, rounds=1):
     """One boot of each: another gives the same figures, that is what -icount is for."""
     files = [selftest(ARCH, f'kvm/{program}') for program in PROGRAMS]
     images = {
-        (tree, flavour): build.build(ARCH, flavour, tree)
+        (tree, flavour): kernel.build(ARCH, flavour, tree)
         for flavour in ('plain', *FLAVOURS.values())
         for tree in ('base', 'patched')
     }

@@ -3,11 +3,11 @@
 into a second domain; instructions of calls for 4K to 2M."""
 from pathlib import Path
 
-from kit import build
-from kit.common import Pool
-from kit.measure import TREES, commands, figures_of, row, selftest, warn_if_busy
-from kit.qemu import Options
-from kit.soak import SOAK, program
+from kit.bench.measure import TREES, commands, figures_of, row, selftest, warn_if_busy
+from kit.build import kernel
+from kit.process import Pool
+from kit.soak.soak import SOAK, program
+from kit.vm.qemu import Options
 
 HERE = Path(__file__).parent
 PROGRAM = 'vfio/vfio_pin_perf'    # of the topic padata-vfio, one binary for both kernels
@@ -30,7 +30,7 @@ def boot(tree, rounds, what, **options):
                   for path, words in PATHS.items() for backing in BACKINGS)
     options = Options(memory=f'{2 * MIB + 1024}M', prealloc=True, **options)
     options.limits.silence, options.limits.total = 300, 1200
-    figures, accelerator = figures_of('x86_64', build.build('x86_64', 'plain', tree),
+    figures, accelerator = figures_of('x86_64', kernel.build('x86_64', 'plain', tree),
                                       f'#!/bin/sh\nset -e\n{job}',
                                       [selftest('x86_64', PROGRAM)], options, f'{what}, {tree}')
     return {(call, path, backing): figures[f'{path}_{call}_{backing}']
@@ -41,7 +41,7 @@ def calls(tree, path, what, **options):
     """{metric: [seconds]} of calls/unmap_calls.c, in a boot in which nobody had memory before."""
     options = Options(memory=f'{2 * MIB}M', prealloc=True, **options)
     file = program('x86_64', 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
-    return figures_of('x86_64', build.build('x86_64', 'plain', tree),
+    return figures_of('x86_64', kernel.build('x86_64', 'plain', tree),
                       f'#!/bin/sh\nunmap_calls {path} $BDF\n', [file], options,
                       f'{what}, {path}, {tree}')[0]
 
@@ -82,7 +82,7 @@ def second_domain(tree):
     options.limits.silence, options.limits.total = 600, 1800
     files = [HERE / 'replay' / 'replay.c',
              *(SOAK / 'lib' / f'{name}.c' for name in ('device', 'fail_nth', 'text'))]
-    return figures_of('x86_64', build.build('x86_64', 'trace', tree),
+    return figures_of('x86_64', kernel.build('x86_64', 'trace', tree),
                       '#!/bin/sh\nreplay $BDFS\n', [program('x86_64', 'replay', files)], options,
                       f'second domain, type1, {tree}')
 
@@ -101,7 +101,7 @@ PARTS = {'replay': lambda **_: replay()}
 
 def measure(runs=3, rounds=3):
     for tree in TREES:
-        build.build('x86_64', 'plain', tree)
+        kernel.build('x86_64', 'plain', tree)
     found = [*instructions(rounds), *replay()[0]]
     warn_if_busy()
     pairs = [[boot(tree, rounds, f'run {number} of {runs}') for tree in TREES]

@@ -6,10 +6,14 @@ import re
 from pathlib import Path
 from statistics import median
 
-from kit import build, guest, reproduce, trees
-from kit.common import BUILD, Pool, die, host_cpus, say, shown
-from kit.measure import digest, journaled, plugin
-from kit.qemu import Options
+from kit.bench.measure import digest, journaled, plugin
+from kit.build import kernel, reproducer, trees
+from kit.errors import KitError
+from kit.host import host_cpus
+from kit.paths import BUILD, shown
+from kit.process import Pool, say
+from kit.vm import guest
+from kit.vm.qemu import Options
 
 # An instruction takes 1 << SHIFT ns of guest time. A CPU that waits in a loop lets all others have
 # a look first: 100 ms of that at boot take minutes with 64 CPUs, unless instructions take longer.
@@ -50,7 +54,7 @@ LABELS = {    # metric: words; "after" is after the burst
 
 def module(tree):
     """The module for the tree's kernel."""
-    return reproduce.module(tree, 'x86_64', 'trace', SOURCE / 'iova_bench.c',
+    return reproducer.module(tree, 'x86_64', 'trace', SOURCE / 'iova_bench.c',
                             BUILD / f'iova-bench-{tree}')
 
 
@@ -90,9 +94,9 @@ def boot_once(tree, image, file, jobs, cpus):
                                 what=what, on_line=on_line)
         if ended.status != guest.OK:
             say(ended.detail)
-            die(f'{tree}: {ended.message}', ended.status)
+            raise KitError(f'{tree}: {ended.message}', ended.status)
         if not (figures or series):
-            die(f'{tree}: no figures in {shown(ended.folder / "results")}')
+            raise KitError(f'{tree}: no figures in {shown(ended.folder / "results")}')
         return figures, series, again, ended.accelerator
 
     return journaled(what, (repr(options), job, digest(image, file)), measured)
@@ -107,7 +111,7 @@ def text_of(names, folder):
     for name in names:
         if name in found:
             return found[name]
-    return die(f'no {" or ".join(names)} in {shown(folder)}/System.map')
+    raise KitError(f'no {" or ".join(names)} in {shown(folder)}/System.map')
 
 
 def counted(tree, image, file, job, cpus, name, words=()):
@@ -123,7 +127,7 @@ def counted(tree, image, file, job, cpus, name, words=()):
                             what=what)
     if ended.status != guest.OK:
         say(ended.detail)
-        die(f'{tree}: {ended.message}', ended.status)
+        raise KitError(f'{tree}: {ended.message}', ended.status)
     return [int(line) for line in found.read_text().split()]
 
 
@@ -288,7 +292,7 @@ def rows_of_passes(rows):
 def measure(runs=1, rounds=1):
     """One boot of each kernel and number of CPUs: more would give the same figures."""
     trees = ('base', 'patched')
-    images = {tree: build.build('x86_64', 'trace', tree) for tree in trees}
+    images = {tree: kernel.build('x86_64', 'trace', tree) for tree in trees}
     modules = {tree: module(tree) for tree in trees}
     boots = [(tree, cpus) for cpus in JOBS for tree in trees]
 

@@ -4,12 +4,15 @@ prefault reach; work and span of up to 64 vCPUs, counted by a plugin of QEMU's."
 import re
 from pathlib import Path
 
-from kit import build, soak
-from kit.common import BUILD, Pool, die, shown
-from kit.git import git, whole_worktree
-from kit.measure import TREES, commands, figures_of, plugin, row, selftest, warn_if_busy
-from kit.qemu import Options
-from kit.trees import ROOTS
+from kit.bench.measure import TREES, commands, figures_of, plugin, row, selftest, warn_if_busy
+from kit.build import kernel
+from kit.build.trees import ROOTS
+from kit.errors import KitError
+from kit.paths import BUILD, shown
+from kit.process import Pool
+from kit.soak import soak
+from kit.source.git import git, whole_worktree
+from kit.vm.qemu import Options
 
 QUICK = 'x86_64', 'plain+quick', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
@@ -62,7 +65,7 @@ def boot(tree, flavour, job, what, **options):
     options.limits.silence, options.limits.total = 300, 1200
     return figures_of(
         'x86_64',
-        build.build('x86_64', flavour, tree),
+        kernel.build('x86_64', flavour, tree),
         f'#!/bin/sh\n{job}\n',
         [selftest('x86_64', 'vfio/vfio_pin_perf')],
         options,
@@ -73,7 +76,7 @@ def boot(tree, flavour, job, what, **options):
 def pairs_of(runs, job, flavour='plain'):
     """After each boot of both kernels: (rows so far, accelerator). Seconds, of two vCPUs."""
     for tree in TREES:
-        build.build('x86_64', flavour, tree)
+        kernel.build('x86_64', flavour, tree)
     warn_if_busy()
     pairs = []
     for number in range(1, runs + 1):
@@ -133,7 +136,7 @@ def charging(pages):
     file = folder / 'drivers/vfio/vfio_iommu_type1.c'
     text, count = re.subn(r'(#define VFIO_MAX_UNCHARGED\s)\w+', rf'\g<1>{pages}', file.read_text())
     if count != 1:
-        die(f'{shown(file)}: no VFIO_MAX_UNCHARGED to change')
+        raise KitError(f'{shown(file)}: no VFIO_MAX_UNCHARGED to change')
     file.write_text(text)
     return name
 
@@ -188,7 +191,7 @@ def spans(tree, cpus, jobs, through='group'):
     options = Options(cpus=cpus, memory=f'{3 * MIB}M', prealloc=True,
                       qemu=['-plugin', f'file={counter},out={counts}'])
     options.limits.boot, options.limits.silence, options.limits.total = 1200, 1200, 3600
-    figures_of('x86_64', build.build('x86_64', 'plain', tree), f'#!/bin/sh\n{job}echo done 1\n',
+    figures_of('x86_64', kernel.build('x86_64', 'plain', tree), f'#!/bin/sh\n{job}echo done 1\n',
                [program], options, f'{tree}, {cpus} vCPU(s), work and span')
     lines = [list(map(int, line.split())) for line in counts.read_text().splitlines()]
     # of the four markers of a job the second and the fourth end a call

@@ -12,9 +12,14 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from kit import apt, build, guest, initrd, selftests    # noqa: E402
-from kit.common import BUILD, die, load_machine, output, say, step    # noqa: E402
-from kit.qemu import Options    # noqa: E402
+from kit.build import kernel, selftest  # noqa: E402
+from kit.errors import fail
+from kit.machines import load_machine  # noqa: E402
+from kit.paths import BUILD  # noqa: E402
+from kit.process import output, say, step  # noqa: E402
+from kit.setup import apt  # noqa: E402
+from kit.vm import guest, initrd  # noqa: E402
+from kit.vm.qemu import Options  # noqa: E402
 
 ARCH = 'powerpc'
 CROSS = load_machine(ARCH)['cross_compile']
@@ -92,7 +97,7 @@ def with_libraries(root, program):
         files.append(target)
         for name in re.findall(r'NEEDED.*\[(.*)\]', output([f'{CROSS}readelf', '-d', target])):
             todo.append(
-                libraries.get(name) or die(f'{path.name} needs {name}, which no package has')
+                libraries.get(name) or fail(f'{path.name} needs {name}, which no package has')
             )
     return files
 
@@ -100,7 +105,7 @@ def with_libraries(root, program):
 def main():
     root = qemu()
     files = with_libraries(root, root / 'usr/bin/qemu-system-ppc64')
-    image = build.build(ARCH, 'debug', 'patched')
+    image = kernel.build(ARCH, 'debug', 'patched')
     inner = WORK / 'files' / 'vmlinux'
     output([f'{CROSS}strip', '-o', inner, image])
     l2 = initrd.joined(
@@ -110,7 +115,7 @@ def main():
             initrd.overlay(WORK / 'l2-job.cpio', {'run': L2.encode()}),
         ],
     )
-    test = selftests.build(ARCH, 'patched', [TEST])[TEST]
+    test = selftest.build(ARCH, 'patched', [TEST])[TEST]
     options = Options(
         cpus=4, memory='4G', append=f'{guest.PATIENT} kmemleak=off',
         qemu=['-machine', 'cap-nested-hv=on']

@@ -3,10 +3,10 @@
 collapses cost in instructions."""
 import statistics
 
-from kit import build
-from kit.common import Pool
-from kit.measure import TREES, figures_of, selftest
-from kit.qemu import Options
+from kit.bench.measure import TREES, figures_of, selftest
+from kit.build import kernel
+from kit.process import Pool
+from kit.vm.qemu import Options
 
 FLAVOUR = 'plain'
 PROGRAM = 'lockless_walk_perf'
@@ -103,7 +103,7 @@ def measure(runs=5, rounds=20):
     counted, timed, accelerator = [], [], ''
     for machine in MACHINES:
         arch = machine[0]
-        images = {tree: build.build(arch, FLAVOUR, tree) for tree in TREES}
+        images = {tree: kernel.build(arch, FLAVOUR, tree) for tree in TREES}
         file = selftest(arch, f'mm/{PROGRAM}')
         more, accelerator = instructions(machine, images, file, rounds)
         timed += more

@@ -260,7 +260,7 @@ static void set_up(void)
 	set("fail_page_alloc", "ignore-gfp-wait", "N");
 	set("fail_page_alloc", "ignore-gfp-highmem", "N");
 	set("fail_page_alloc", "min-order", "0");
-	/* It takes what has only moved for lost; kit/soak.py's next program scans */
+	/* It takes what has only moved for lost; kit/soak/soak.py's next program scans */
 	write_text(DEBUGFS "kmemleak", "scan=off");
 	write_text("/proc/sys/vm/nr_hugepages", "64");
 }

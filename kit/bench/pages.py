@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The tables of the pages, written from the records."""
+import re
+
+from kit import topics
+from kit.bench import front, measure, table
+from kit.paths import SERIES, TOP, shown
+from kit.soak import record
+
+
+def filled(page):
+    """A page's text with the table of each topic, and of the soaks, between its marks."""
+    def fill(found):
+        data = measure.load(found[2]) if found[2] in topics.measured() else None
+        text = table.markdown(data) if data else \
+            f'Not measured yet: `make bench TOPIC={found[2]}`'
+        return f'{found[1]}\n{text}\n{found[3]}'
+    page = re.sub(r'(<!-- bench (\S+) -->)\n.*?(<!-- end -->)', fill, page, flags=re.S)
+    # both show records of all topics
+    for mark, what in (('soak', record.tables), ('front', front.markdown)):
+        page = re.sub(rf'(<!-- {mark} -->)\n.*?(<!-- end -->)',
+                      lambda found: f'{found[1]}\n{what()}\n{found[2]}', page, flags=re.S)
+    return page
+
+
+def pages():
+    own = TOP / 'README.md', TOP / 'soak' / 'README.md'
+    return [page for page in (*own, *(SERIES / topic / 'README.md' for topic in topics.order()))
+            if page.exists()]
+
+
+def write(_=None):
+    """make tables: the pages' tables written anew from the records."""
+    for page in pages():
+        page.write_text(filled(page.read_text()))
+
+
+def stale():
+    """Pages whose tables are not the records'."""
+    return [shown(page) for page in pages() if filled(page.read_text()) != page.read_text()]

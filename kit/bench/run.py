@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make run: base and patched kernel side by side, the table shown as soon as each was booted once.
+
+Three boots of each kernel, five when those do not agree which kernel is faster, or RUNS=. When
+nothing has changed since the last time, its table is shown again; RUNS=1 measures with one boot
+each.
+"""
+import hashlib
+import json
+from pathlib import Path
+
+from kit import topics
+from kit.bench import measure, table
+from kit.build import kernel
+from kit.build.trees import source
+from kit.errors import KitError, fail
+from kit.paths import BUILD, SERIES, shown
+from kit.process import say
+
+FEW, MANY = 3, 5    # boots
+
+
+def quick_topic(topic):
+    known = measure.quick_topics() or fail('no topic has a quick benchmark')
+    topic = topic or known[0]
+    if topic not in known:
+        raise KitError(f'make run shows {" ".join(known)}; for others: make bench TOPIC={topic}')
+    return topic
+
+
+def key_of(topic):
+    """What the figures depend on: both kernels, the program, the benchmark."""
+    module = topics.benchmark(topic)
+    arch, flavour, program = module.QUICK
+    source('base')    # files that are newer than the patched kernel's objects count as changed
+    for tree in 'patched', 'base':
+        kernel.build(arch, flavour, tree)
+    inputs = [kernel.stamp(arch, flavour, tree) for tree in measure.TREES]
+    files = measure.selftest(arch, program), SERIES / topic / 'measure.py', Path(__file__)
+    inputs += [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    return hashlib.sha256(repr(inputs).encode()).hexdigest()
+
+
+def settled(rows):
+    """Do the boots agree on what the table is about: which kernel is faster? Milliseconds are left
+    out, a tick more or less changes them."""
+    timed = [row for row in rows if row['unit'] == 's' and row['base'] > 0.05]
+    return all((row['min'] > 1) == (row['max'] > 1) for row in timed)
+
+
+def main(topic='', runs=0):
+    topic, wanted = quick_topic(topic), runs
+    key, kept = key_of(topic), BUILD / 'run' / f'{topic}.json'
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    if kept.exists() and not wanted:
+        data = json.loads(kept.read_text())
+        if data.pop('key', '') == key:
+            print(table.text(data))
+            say(f'nothing has changed since this was measured ({shown(kept)}); RUNS=1 measures')
+            return
+    module, data = topics.benchmark(topic), None
+    for done, (rows, accelerator) in enumerate(module.quick(wanted or MANY), 1):
+        data = measure.record(topic, 'make run', rows, accelerator)
+        if done >= (wanted or MANY) or not wanted and done >= FEW and settled(rows):
+            break
+        print(f'\nafter {done} boot(s) of each kernel:\n{table.text(data)}\n', flush=True)
+    print(table.text(data))
+    measure.save({**data, 'key': key}, kept)

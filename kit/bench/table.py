@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tables of records: as text for terminals and cover letters, as Markdown for the pages."""
+import re
+import textwrap
+
+from kit import topics
+from kit.bench import measure
+from kit.errors import fail
+
+COVER_ROWS, COVER_COLUMNS = 16, 75    # what a mail can carry
+
+
+def better(row):
+    """Sorts rows: the ones that got worse first, in the record's order otherwise."""
+    base, patched = row.get('base'), row.get('patched')
+    if row['ratio'] is None or base is None:
+        return 1
+    worse = patched > base if row['better'] == 'lower' else patched < base
+    return row['ratio'] if worse else 1
+
+
+def number(value, unit):
+    if value is None or isinstance(value, str):
+        return value or ''
+    if unit == 's':
+        return f'{value:.4f}'
+    if abs(value) >= 10_000_000:
+        return f'{value / 1e6:,.1f}M'
+    return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.4g}'
+
+
+def ratio(value):
+    if value is None:
+        return '-'
+    return f'{value:,.0f}' if value >= 100 else f'{value:.1f}' if value >= 10 else f'{value:.3f}'
+
+
+def cells(data, cover=False):
+    """(titles, lines): every row of the record, or the cover letter's."""
+    topic = topics.benchmark(data['topic'])
+    rows = sorted(data['rows'], key=better)
+    head = [*topic.HEAD, 'base', 'patched', 'ratio']
+    if cover:
+        rows = [row for row in rows if topic.cover(row)]
+    else:
+        head.append('min–max')
+    lines = []
+    for row in rows:
+        line = [*topic.describe(row), number(row['base'], row['unit']),
+                number(row['patched'], row['unit']), ratio(row['ratio'])]
+        if not cover:
+            several = row.get('runs', 1) > 1 and row['min'] is not None
+            line.append(f'{ratio(row["min"])}–{ratio(row["max"])}' if several else '')
+        lines.append(line)
+    return head, lines
+
+
+def is_text(column, lines):
+    """Cells of text stand left, of numbers right."""
+    found = [line[column] for line in lines if line[column] not in ('', '-')]
+    return not all(re.match(r'[\d.]', cell) for cell in found)
+
+
+def text(data, cover=False):
+    head, lines = cells(data, cover)
+    widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
+    left = [is_text(column, lines) for column in range(len(head))]
+    show = ['  '.join(cell.ljust(width) if is_left else cell.rjust(width)
+                      for cell, width, is_left in zip(line, widths, left)).rstrip()
+            for line in [head, *lines]]
+    note = topics.benchmark(data['topic']).note(data).replace('`', '')
+    return '\n'.join([*show, '', textwrap.fill(note, COVER_COLUMNS, break_on_hyphens=False)])
+
+
+def outside(row):
+    """Is the ratio none of those between the row's min and max?"""
+    return None not in (row['ratio'], row['min']) and not row['min'] <= row['ratio'] <= row['max']
+
+
+def cover_faults(data):
+    """What keeps the cover letter's table from fitting into a mail."""
+    lines = text(data, cover=True).split('\n\n')[0].splitlines()
+    wide = [line for line in lines if len(line) > COVER_COLUMNS]
+    faults = [f'{len(line)} columns: {line}' for line in wide]
+    if len(lines) - 1 > COVER_ROWS:
+        faults.append(f'{len(lines) - 1} rows, {COVER_ROWS} are the most')
+    shown_rows = [row for row in data['rows'] if topics.benchmark(data['topic']).cover(row)]
+    worst = min(data['rows'], key=better)
+    if better(worst) < min(map(better, shown_rows), default=1):
+        faults.append(f'the row that got worst is not in it: {worst["metric"]}')
+    return faults
+
+
+def markdown(data):
+    head, lines = cells(data)
+    left = [is_text(column, lines) for column in range(len(head))]
+    rule = ['---' if is_left else '---:' for is_left in left]
+    show = ['| ' + ' | '.join(line) + ' |' for line in [head, rule, *lines]]
+    return '\n'.join([*show, '', topics.benchmark(data['topic']).note(data)])
+
+
+def show(topic):
+    """The recorded table on the terminal."""
+    data = measure.load(topic) or fail(f'no record of topic {topic}: make bench TOPIC={topic}')
+    print(text(data))

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A kernel's .config: allnoconfig and fragments, each symbol of which has to be in it.
+
+A flavour is NAME[+VARIANT...], as guest/config/ has them, with what the topics add; or
+NAME[+VARIANT...]@[SUITE,...]: with the `config` files of these selftest suites and nothing of the
+topics, for any tree. Symbols that such a tree lacks are named; that is not an error.
+"""
+import re
+
+from kit import topics
+from kit.errors import KitError
+from kit.machines import load_machine
+from kit.paths import GUEST, shown
+from kit.process import say, step
+from kit.source.git import git
+from kit.build.trees import make, out, source, stamp_of, state
+
+CONFIGS = GUEST / 'config'
+FLAVOURS = 'plain', 'debug', 'trace', 'kcsan'    # +NAME adds the architecture's ARCH+NAME
+
+
+def parts_of(flavour):
+    """(name, [variants], [suites] or None: those of the topics)"""
+    flavour, at, suites = flavour.partition('@')
+    name, *variants = flavour.split('+')
+    if name not in FLAVOURS:
+        raise KitError(f'no flavour {name} (known: {" ".join(FLAVOURS)})')
+    return name, variants, [suite for suite in suites.split(',') if suite] if at else None
+
+
+def read(file):
+    """{symbol: value} of a file of lines CONFIG_NAME=value."""
+    wanted = {}
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        line = line.split('#')[0].strip()
+        match = re.fullmatch(r'CONFIG_(\w+)=(.+)', line)
+        if match:
+            wanted[match[1]] = match[2]
+        elif line:
+            raise KitError(f'{shown(file)}:{number}: not CONFIG_NAME=value: {line}')
+    return wanted
+
+
+def fragments(machine, arch, flavour, src):
+    """[(file, {symbol: value})], later ones override; those of topics come last."""
+    flavour, variants, suites = parts_of(flavour)
+    # a variant of this architecture's, or of all
+    named = [f'{arch}+{each}' if (CONFIGS / f'{arch}+{each}.config').exists() else f'+{each}'
+             for each in variants]
+    needed, found = ['common', arch, flavour, *named], []
+    for name in [*needed[:3], f'{arch}-{flavour}', *needed[3:]]:
+        file = CONFIGS / f'{name}.config'
+        if file.exists():
+            found.append((file, read(file)))
+        elif name in needed:
+            raise KitError(f'{shown(file)} is missing')
+    if suites is not None:
+        return found + of_suites(machine, src, suites, 'config', f'config.{machine["host"]}')
+    return (of_suites(machine, src, topics.suites(arch), 'config') + found
+            + topics.config([arch, flavour, f'{arch}-{flavour}']))
+
+
+def of_suites(machine, src, suites, *names):
+    """What the suites' files of these names ask for."""
+    files = [src / 'tools/testing/selftests' / suite / name for suite in suites for name in names]
+    return [(file, {symbol: 'y' if value == 'm' else value    # the initrd has no modules
+                    for symbol, value in read(file).items()
+                    if symbol not in machine.get('foreign_symbols', [])})
+            for file in files if file.exists()]
+
+
+def known_symbols(src, symbols):
+    """Those of the symbols that some Kconfig file of the tree defines."""
+    if not symbols:
+        return set()
+    pattern = rf'^[[:space:]]*(menu)?config ({"|".join(symbols)})$'
+    done = git('grep', '-hE', pattern, '--', '*Kconfig*', cwd=src, check=False)
+    return {line.split()[-1] for line in done.stdout.splitlines()}
+
+
+def generate(machine, folder, src, symbols, *more):
+    """Writes .config with these symbols; {symbol: its value} of those that came out otherwise."""
+    folder.mkdir(parents=True, exist_ok=True)
+    merged = folder / 'merged.config'
+    merged.write_text(''.join(f'CONFIG_{symbol}={symbols[symbol]}\n' for symbol in sorted(symbols)))
+    command, env = make(machine, folder, src, *more, 'allnoconfig')
+    step(None, command, log=folder / 'config.log', env={**env, 'KCONFIG_ALLCONFIG': merged})
+    final = dict(re.findall(r'^CONFIG_(\w+)=(.+)$', (folder / '.config').read_text(), re.M))
+    return {symbol: final.get(symbol, 'n') for symbol, value in symbols.items()
+            if final.get(symbol, 'n') != value}
+
+
+def inputs(machine, src, asked):
+    """A digest of what a .config is made from: Kconfig files, what is asked for, the compiler."""
+    kconfig = '*Kconfig*', 'scripts/kconfig', 'Makefile', 'arch/*/Makefile'
+    return stamp_of(machine, git('ls-files', '-s', '--', *kconfig, cwd=src), state(src, *kconfig),
+                    asked)
+
+
+def configure(arch, flavour, tree):
+    """Writes .config; every requested symbol is in it as requested, or this is an error."""
+    machine, src, folder = load_machine(arch), source(tree), out(arch, flavour, tree)
+    asked, requested = fragments(machine, arch, flavour, src), {}
+    key, mark, written = inputs(machine, src, asked), folder / '.asked', folder / '.config'
+    if mark.exists() and written.exists() and mark.read_text() == key + written.read_text():
+        return
+    for file, wanted in asked:
+        if file.name == 'topic.toml':
+            # the base has none of them, half a series or a tree of the user's own some
+            known = known_symbols(src, wanted)
+            wanted = {symbol: value for symbol, value in wanted.items() if symbol in known}
+        requested.update({symbol: (value, file) for symbol, value in wanted.items()})
+    wrong = generate(machine, folder, src, {symbol: value
+                                            for symbol, (value, _) in requested.items()})
+    known = known_symbols(src, list(wrong))
+    for symbol, final in wrong.items():
+        value, file = requested[symbol]
+        why = f'is {final} (its dependencies?)' if symbol in known else 'does not exist there'
+        say(f'{shown(file)}: CONFIG_{symbol}={value} was requested but {why}')
+    if wrong and parts_of(flavour)[2] is None:
+        written.unlink()
+        raise KitError(
+            f'{tree} {arch} {flavour}: {len(wrong)} requested symbol(s) missing from .config')
+    mark.write_text(key + written.read_text())

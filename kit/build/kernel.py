@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Builds kernels."""
+import os
+import shutil
+
+from kit.errors import KitError
+from kit.machines import load_machine
+from kit.paths import BUILD, shown
+from kit.process import step
+from kit.build.config import CONFIGS, configure, fragments, parts_of
+from kit.source.git import git
+from kit.build.trees import make, out, source, stamp_of, state
+from kit.lock import Lock
+
+
+KEPT = BUILD / 'kept'    # kernels that make check built, for make test
+SYMBOLS = 'vmlinux.symvers'    # what the kernel exports
+
+
+def write_changed(path, text):
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def drop_halves(folder):
+    """What a killed assembler left: make takes an empty object for a finished one."""
+    for path in folder.rglob('*.o'):
+        if not path.stat().st_size:
+            path.unlink()
+
+
+def clear(folder):
+    """What a killed copy left; the lock on the folder stays."""
+    for path in list(folder.glob('*')):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != '.lock':
+            path.unlink()
+
+
+def copy_kernel(machine, from_folder, to_folder):
+    """What others read of a built kernel; the stamp, which vouches for it, comes last."""
+    (to_folder / '.stamp').unlink(missing_ok=True)
+    for name in dict.fromkeys((machine['image'], 'vmlinux', 'System.map', SYMBOLS, '.stamp')):
+        (to_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        if name != SYMBOLS or (from_folder / name).exists():    # without modules it has none
+            shutil.copyfile(from_folder / name, to_folder / name)
+
+
+def has_stamp(folder, stamp):
+    """Was the kernel there built from this?"""
+    file = folder / '.stamp'
+    return file.exists() and file.read_text() == stamp
+
+
+def keep(arch, flavour, tree):
+    """Keeps the kernel that the tree has just built; the tree goes on to another commit."""
+    copy_kernel(load_machine(arch), out(arch, flavour, tree), KEPT / f'{arch}-{flavour}')
+
+
+def asked(arch, flavour, tree):
+    """(text in front of each file, stamp) of what a kernel is built from; a folder's name is no
+    part of it."""
+    machine, src = load_machine(arch), source(tree)
+    header = CONFIGS / f'{arch}-{parts_of(flavour)[0]}.h'
+    extra = header.read_text() if header.exists() else ''
+    symbols = [(file.name, wanted) for file, wanted in fragments(machine, arch, flavour, src)]
+    return extra, stamp_of(machine, state(src), symbols, extra)
+
+
+def begin_as_patched(arch, flavour, src, folder):
+    """Begins the base's folder with the patched kernel's objects; the sources that differ are
+    touched, so that make makes anew what depends on them. ccache has none of the objects, as the
+    series adds a symbol to the configuration. Until there is a .config, the next build begins
+    again."""
+    patched, other = source('patched'), out(arch, flavour, 'patched')
+    _, now = asked(arch, flavour, 'patched')
+    with Lock(other):
+        # of a kernel that was kept, the objects beside it may be of another state
+        if not has_stamp(other, now) or has_stamp(KEPT / f'{arch}-{flavour}', now):
+            return
+        commit = git('rev-parse', 'HEAD', cwd=src).strip()
+        differ = git('diff', '--name-only', '-z', '--no-renames', commit, cwd=patched)
+        for name in differ.split('\0'):
+            if (src / name).is_file():
+                os.utime(src / name)
+        clear(folder)
+        shutil.copytree(other, folder, symlinks=True, dirs_exist_ok=True,
+                        ignore=shutil.ignore_patterns('.stamp', '.lock', '.config'))
+    for file in folder.rglob('*.cmd'):    # commands name both folders
+        text = file.read_text().replace(f'{patched}/', f'{src}/')
+        file.write_text(text.replace(f'{other}/', f'{folder}/'))
+
+
+def build(arch, flavour, tree, parts=()):
+    """Builds unless nothing changed; returns the image. Or compiles only parts, goals of make."""
+    machine, src, folder = load_machine(arch), source(tree), out(arch, flavour, tree)
+    image, stamp, kept = folder / machine['image'], folder / '.stamp', KEPT / f'{arch}-{flavour}'
+    try:
+        with Lock(folder):
+            extra, now = asked(arch, flavour, tree)
+            if has_stamp(folder, now) and image.exists():
+                return image
+            # only there: the commits' trees need their objects as well
+            if tree == 'patched' and has_stamp(kept, now):
+                copy_kernel(machine, kept, folder)
+                return image
+            if tree == 'base' and not (folder / '.config').exists():
+                begin_as_patched(arch, flavour, src, folder)
+            stamp.unlink(missing_ok=True)
+            drop_halves(folder)
+            configure(arch, flavour, tree)
+            command, env = make(machine, folder, src, *(parts or [machine['target']]))
+            if extra:
+                # beside the objects: a path that differs from tree to tree would keep ccache from
+                # sharing them
+                write_changed(folder / 'first.h', extra)
+                command.append('KCFLAGS=-include first.h')
+            # x86's piggy.S takes the compressed kernel in with .incbin, which ccache does not look
+            # into: of two kernels that are compressed to the same length the second had the first
+            # one's code. A macro that nobody reads tells them apart.
+            command.append(f'AFLAGS_piggy.o=-DSTAMP={now}')
+            what = f'build {tree} {arch} {flavour}{" (parts)" if parts else ""}'
+            step(what, command, log=folder / 'log', env=env)
+            if not parts:
+                stamp.write_text(now)
+    except OSError as error:
+        raise KitError(f'{shown(folder)}: {error.strerror or error}')
+    return image
+
+
+def prepare_modules(arch, flavour, tree):
+    """Makes the folder of a built kernel ready for modules. Beside a kernel that was kept there are
+    no objects; its exported symbols were kept with it. The caller holds the folder's lock."""
+    folder = out(arch, flavour, tree)
+    kept = not (folder / 'vmlinux.o').exists()
+    if kept:
+        configure(arch, flavour, tree)
+    command, env = make(load_machine(arch), folder, source(tree),
+                        'modules_prepare' if kept else 'modules')
+    step(None, command, log=folder / 'modules.log', env=env)
+    if kept:
+        shutil.copyfile(folder / SYMBOLS, folder / 'Module.symvers')
+
+
+def stamp(arch, flavour, tree):
+    """What tells one built kernel from another."""
+    return (out(arch, flavour, tree) / '.stamp').read_text()

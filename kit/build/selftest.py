@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Builds selftests statically for a guest."""
+from kit import topics
+from kit.setup import apt
+from kit.errors import KitError, fail
+from kit.machines import load_machine
+from kit.paths import BUILD, GUEST
+from kit.process import output, step
+from kit.build.trees import make, root, source, source_arch, stamp_of, state
+from kit.lock import Lock
+
+BELOW = 'tools/testing/selftests'
+
+# what a suite links beside libc, and Debian's package of it
+LIBRARIES = {'vfio': ('libuuid.a', 'uuid-dev')}
+
+
+def suite_of(tree, program):
+    """SUITE/PROGRAM as (suite, program), or None: a suite has a Makefile (kvm, not kvm/arm64)."""
+    words = program.split('/')
+    for count in range(len(words) - 1, 0, -1):
+        suite = '/'.join(words[:count])
+        if (source(tree) / BELOW / suite / 'Makefile').exists():
+            return suite, '/'.join(words[count:])
+    return None
+
+
+def has(tree, program):
+    """Is the program's source there?"""
+    found = suite_of(tree, program)
+    return bool(found) and any((source(tree) / BELOW / found[0]).glob(f'{found[1]}.*'))
+
+
+def goals_of(arch, tree, suite, folder, wanted):
+    """A topic's own suites are built whole, or what it names of them; of others (large, or with
+    libraries that a cross compiler lacks) only the programs that are wanted."""
+    if named := topics.programs(suite):
+        return [str(folder / program) for program in named
+                if (source(tree) / f'{BELOW}/{suite}/{program}.c').exists()]
+    if suite in topics.suites(arch):
+        return ['all']
+    return sorted(str(folder / program) for program in wanted)
+
+
+def library_of(machine, suite):
+    """(compiler's words, linker's words) for a library that the compiler does not find by itself,
+    as a cross compiler does not: a package of the guest's architecture, unpacked below build/."""
+    if suite not in LIBRARIES:
+        return '', ''
+    (name, package), arch = LIBRARIES[suite], machine['debian_arch']
+    cross = machine['cross_compile']
+    if '/' in output([f'{cross}gcc', f'-print-file-name={name}']):
+        return '', ''
+    unpacked = BUILD / 'apt' / f'{package}-{arch}' / 'files' / 'root'
+    library = unpacked / 'usr/lib' / cross.rstrip('-') / name
+    if not library.exists():
+        apt.fetch(package, machine, f'install {package}:{arch}')
+    if not library.exists():
+        raise KitError(f'{package} ({arch}) has no {name} for selftests/{suite}')
+    return f' -isystem {unpacked}/usr/include', f' -L{library.parent}'
+
+
+def suite_command(machine, tree, suite, folder, *goals):
+    """(command, environment) of a make in the suite's folder; headers were installed."""
+    headers, target = folder / 'headers', folder / suite
+    command, env = make(machine, headers, source(tree) / BELOW / suite, *goals)
+    include, library = library_of(machine, suite)
+    command = [word for word in command if not str(word).startswith('O=')]
+    command += [f'OUTPUT={target}', f'KHDR_INCLUDES=-isystem {headers}/usr/include',
+                f'EXTRA_CFLAGS=-static{include}', f'LDFLAGS=-static -pthread{library}']
+    if suite == 'kvm':
+        # its guests run the program's own text, where it was linked; headers are generated below
+        # abs_objdir
+        (target / 'tools').mkdir(exist_ok=True)
+        command += [f'abs_objdir={target}', 'LDFLAGS=-static -pthread -no-pie']
+    return command, env
+
+
+def install_headers(machine, arch, tree, folder):
+    """The tree's for user space, into the folder."""
+    command, env = make(machine, folder / 'headers', source(tree), 'headers_install')
+    step(f'build {tree} {arch} headers', command, log=folder / 'headers.log', env=env)
+
+
+def sources_of(machine, tree):
+    """A digest of what programs and installed headers are made of."""
+    return state(source(tree), BELOW, 'tools/include', 'include/uapi',
+                 f'arch/{source_arch(machine)}/include/uapi')
+
+
+def build_suite(machine, arch, tree, suite, folder, goals):
+    command, env = suite_command(machine, tree, suite, folder, *goals)
+    step(f'build {tree} {arch} selftests/{suite}', command,
+         log=folder / f'{suite.replace("/", "-")}.log', env=env)
+
+
+def build(arch, tree, programs, suites=()):
+    """Builds the programs (SUITE/PROGRAM) and whole suites; {program: its file}."""
+    machine = load_machine(arch)
+    folder = root(tree) / 'build' / f'{arch}-selftests'
+    places = {}
+    for program in programs:
+        places[program] = suite_of(tree, program) or \
+            fail(f'{tree} tree: no selftest suite for {program}: is the series applied?')
+    wanted = {suite: [] for suite in suites}
+    for suite, name in places.values():
+        wanted.setdefault(suite, []).append(name)
+    goals = {suite: goals_of(arch, tree, suite, folder / suite, names)
+             for suite, names in wanted.items()}
+    with Lock(folder):
+        sources = sources_of(machine, tree)
+        stamps = {suite: stamp_of(machine, suite, goals[suite], sources) for suite in wanted}
+        marks = {suite: folder / suite / '.stamp' for suite in wanted}
+        missing = [suite for suite, mark in marks.items()
+                   if not mark.exists() or mark.read_text() != stamps[suite]]
+        if missing:
+            install_headers(machine, arch, tree, folder)
+        for suite in missing:
+            (folder / suite).mkdir(parents=True, exist_ok=True)
+            marks[suite].unlink(missing_ok=True)
+            build_suite(machine, arch, tree, suite, folder, goals[suite])
+            marks[suite].write_text(stamps[suite])
+    files = {program: folder / suite / name for program, (suite, name) in places.items()}
+    for program, file in files.items():
+        if not file.exists():
+            raise KitError(f'{program} was not built: is it in its Makefile?')
+    return files
+
+
+def keep_vm(arch):
+    """The program that runs beside the tests."""
+    folder = BUILD / 'keep_vm' / arch
+    with Lock(folder):
+        step(None, [f'{load_machine(arch)["cross_compile"]}gcc', '-O2', '-Wall', '-static',
+                    '-o', folder / 'keep_vm', GUEST / 'keep_vm.c'])
+    return folder / 'keep_vm'

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make check: everything static; closes with `N passed, N failed, N skipped`.
+
+--check 'words' runs the checks whose name has one of the words in it. Those that read, one thread
+most of the time, run beside those that compile, which wait for git, make and the linker, and these
+beside those of other architectures. Those that need no linux/ run while it is made.
+"""
+import functools
+import os
+import sys
+import time
+
+from kit.check import compiling, files, mailed, pages, patches
+from kit.check.common import GENERIC, WORK, Failed, Skipped
+from kit.errors import KitError
+from kit.lock import Lock
+from kit.machines import usual_archs
+from kit.paths import LINUX
+from kit.process import Pool
+from kit.setup import prepare
+
+# lanes: of this repository alone, one that reads, one that compiles for each architecture; each in
+# the order they run
+OWN = {
+    'python': files.python, 'shell': files.shell, 'contents': files.contents,
+    'exceptions': files.exceptions, 'tables': files.tables,
+    'own-tests-verbs': files.own_tests_of_verbs,
+}
+READING = {
+    'own-tests': files.own_tests, 'models': files.models,
+    'applies': patches.applies, 'round-trip': patches.round_trip, 'plain-am': patches.plain_am,
+    'checkpatch': patches.checkpatched, 'kernel-doc': pages.kernel_doc, 'docs': pages.docs,
+    'spelling': patches.spelling, 'maintainers': patches.maintainers, 'binding': patches.binding,
+    'mail': mailed.mail,
+}
+
+
+def compiling_lane(arch, full):
+    """{NAME-ARCH: check}"""
+    checks = {'configs': compiling.configs, 'compile': compiling.small,
+              'bisect': compiling.bisect, 'alone': compiling.alone,
+              'warnings': compiling.warnings}
+    return {f'{name}-{arch}': functools.update_wrapper(functools.partial(check, arch, full), check)
+            for name, check in checks.items()}
+
+
+def lanes(full=False):
+    """The longest comes last: the thread that signals come to runs it, and shows how it goes on."""
+    return [OWN, READING,
+            *(compiling_lane(arch, full)
+              for arch in sorted(usual_archs(full), key=GENERIC.__eq__))]
+
+
+def outcome(function):
+    """(word, findings) of a check."""
+    try:
+        function()
+    except Failed as error:
+        return 'failed', str(error)
+    except Skipped as error:
+        return 'skipped', str(error)
+    except KitError as error:
+        return 'failed', str(error)
+    return 'passed', ''
+
+
+def run_lane(lane):
+    """{name: word} of these checks, each shown when it has ended."""
+    words = {}
+    for name, check in lane.items():
+        start = time.monotonic()
+        words[name], findings = outcome(check)
+        what = check.__doc__.strip().splitlines()[0]
+        lines = [f'{words[name]:7} {time.monotonic() - start:6.1f} s  {name}: {what}',
+                 *(f'    {line}' for line in findings.splitlines()[:60])]
+        # over the other lane's progress
+        print('\r\033[K' if sys.stdout.isatty() else '', '\n'.join(lines), sep='', flush=True)
+    return words
+
+
+def give_way(lane):
+    """run_lane(), of this thread and what it starts, behind the longest lane."""
+    os.nice(5)
+    return run_lane(lane)
+
+
+def run(chosen, make_linux):
+    """{name: word}: the lanes side by side."""
+    own, *others, last = chosen
+    with Pool(len(chosen)) as pool:
+        beside = [pool.submit(give_way, own)]
+        if any(others) or last:
+            make_linux()
+        beside += [pool.submit(give_way, lane) for lane in others]
+        words = run_lane(last)
+        for each in beside:
+            words |= each.result()
+        return words
+
+
+def main(check='', full=False, linux=None, stable_git=None):
+    words, known = check.split(), lanes(full)
+    chosen = [{name: each for name, each in lane.items()
+               if not words or any(word in name for word in words)} for lane in known]
+    names = [name for lane in known for name in lane]
+    if not any(chosen):
+        raise KitError(f'no check of that name (there are: {" ".join(names)})')
+
+    def make_linux():
+        """As series/ describes it."""
+        prepare.trees('series', linux, stable_git=stable_git)
+        if not (LINUX / '.git').exists():
+            raise KitError('no linux/ here: make check')
+
+    prepare.packages('CHECK', 'all', full=full)
+    with Lock(WORK):
+        found = run(chosen, make_linux)
+    failed = [name for name in names if found.get(name) == 'failed']
+    if failed:
+        print(f'failed: {" ".join(failed)}')
+    counts = list(found.values())
+    print(', '.join(f'{counts.count(word)} {word}' for word in ('passed', 'failed', 'skipped')))
+    return 1 if failed else 0

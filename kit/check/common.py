@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What checks share: the applied series, a worktree to look at its commits, findings, memory."""
+import functools
+import hashlib
+import re
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from kit.build.trees import source_arch
+from kit.errors import KitError
+from kit.host import host_cpus
+from kit.machines import archs, load_machine
+from kit.paths import BUILD
+from kit.source.apply import applied
+from kit.source.git import git, whole, whole_worktree
+from kit.source.patches import patch_files
+from kit.source.pinned import touched
+from kit.topics import order
+
+WORK = BUILD / 'check'               # what the checks write down
+READ = WORK / 'linux'                # a whole worktree, to read in
+GENERIC = 'x86_64'                   # the architecture that generic code is built for
+ONE_AT_A_TIME = threading.Lock()    # what the lanes of checks share
+
+
+class Failed(Exception):
+    """A check failed; the message says what, one finding a line."""
+
+
+class Skipped(Exception):
+    """A check has nothing to look at; the message says why."""
+
+
+class Series:
+    """series/ applied from scratch: the commits."""
+
+    def __init__(self):
+        try:
+            self.tips = applied()
+        except KitError as error:
+            raise Failed(f'series/ does not apply: {error}') from error
+        self.last = list(self.tips.values())[-1]
+        self.files = touched('base', self.last)
+        self.new = touched('base', self.last, '--diff-filter=A')
+        self.patches = [path for topic in order() for path in patch_files(topic)]
+        below, self.topic_files, self.commits = 'base', {}, []
+        for topic, tip in self.tips.items():
+            self.topic_files[topic] = touched(below, tip)
+            self.commits += [(topic, commit) for commit in
+                             git('rev-list', '--reverse', f'{below}..{tip}').split()]
+            below = tip
+
+    def present(self, *suffixes):
+        """Touched files that the last commit has."""
+        gone = touched('base', self.last, '--diff-filter=D')
+        return [path for path in self.files if path.endswith(suffixes) and path not in gone]
+
+    def kernel_files(self, files):
+        """Of these the C files of the kernel itself."""
+        others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
+        return [path for path in files if path.endswith('.c') and not path.startswith(others)]
+
+
+@functools.cache
+def of_linux():
+    return Series()
+
+
+def series():
+    """Looked at once, by whichever check asks first."""
+    with ONE_AT_A_TIME:
+        return of_linux()
+
+
+def need_patches():
+    if not series().patches:
+        raise Skipped('no patches in series/')
+
+
+def checkout(commit, tree):
+    """The commit in the worktree, with nothing else in it."""
+    commit = git('rev-parse', f'{commit}^{{commit}}').strip()
+    if not whole(tree):
+        with ONE_AT_A_TIME:    # git counts its worktrees
+            whole_worktree(tree.parent.name, tree, commit)
+    git('checkout', '-q', '--force', '--detach', commit, cwd=tree)
+    git('clean', '-q', '-ffdx', cwd=tree)
+
+
+def each(function, items):
+    """function of each item, as many at a time as there are CPUs."""
+    with ThreadPoolExecutor(host_cpus()) as pool:
+        return list(pool.map(function, items))
+
+
+def new_lines(base, tip):
+    """Findings in tip that base has not, line numbers apart."""
+    def plain(line):
+        return re.sub(r':\d+(:\d+)?(?=[: ])', '', line)
+    rest, found = Counter(map(plain, base)), []
+    for line in tip:
+        if rest[plain(line)]:
+            rest[plain(line)] -= 1
+        else:
+            found.append(line)
+    return found
+
+
+def arch_of(path):
+    """The architecture whose build has this file; of one that is no guest's, its name."""
+    guests = {source_arch(load_machine(arch)): arch for arch in archs()}
+    for folder, arch in guests.items():
+        if path.startswith((f'arch/{folder}/', f'tools/testing/selftests/{folder}/')):
+            return arch
+    return path.split('/')[1] if path.startswith('arch/') else GENERIC
+
+
+def remember(*what):
+    """A key for something that was checked: a second check looks at what is new."""
+    return hashlib.sha256(repr(what).encode()).hexdigest()
+
+
+def passed_before(key):
+    try:
+        return key in (WORK / 'built').read_text().split()
+    except OSError:
+        return False
+
+
+def passed_now(key):
+    with open(WORK / 'built', 'a', encoding='ascii') as file:
+        file.write(f'{key}\n')

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Checks that compile, for an architecture and in its own worktree: each patch by itself, small
+configurations, gcc W=1 and sparse."""
+import functools
+import re
+import shutil
+from pathlib import Path
+
+from kit import topics
+from kit.build import kernel, selftest
+from kit.build.config import configure, fragments, generate, known_symbols
+from kit.build.trees import compiler_version, make, out, root, source_arch
+from kit.check.common import (
+    GENERIC,
+    WORK,
+    Failed,
+    Skipped,
+    arch_of,
+    checkout,
+    need_patches,
+    new_lines,
+    passed_before,
+    passed_now,
+    remember,
+    series,
+)
+from kit.errors import KitError
+from kit.machines import archs, load_machine
+from kit.mail import single
+from kit.paths import GUEST, TOP
+from kit.process import output, say, step
+from kit.source.git import git
+from kit.source.patches import patch_files
+from kit.source.pinned import base_file, touched
+from kit.test import plan
+
+# Debian's sparse 0.6.4 lacks __typeof_unqual__, for which v7.3's build would leave sparse out
+# without a word
+SPARSE = 'sparse -D__typeof_unqual__=__typeof__'
+USERS = 40    # of a header that are compiled with it; the last commit is built whole
+
+
+def tree_of(arch):
+    """The architecture's tree: its commits are checked out one by one."""
+    return f'bisect-{arch}'
+
+
+def linux_of(arch):
+    return root(tree_of(arch)) / 'linux'
+
+
+@functools.cache
+def flavour_of(arch):
+    """What `make test` boots, so that it is compiled once: plain, if that is among it."""
+    flavours = [boot['flavour'] for boot in plan.chosen(arch=arch)] or ['plain']
+    return 'plain' if 'plain' in flavours else flavours[0]
+
+
+def sources(commit, arch):
+    """What a build for the architecture reads of a commit: no pages, no tests, nothing of the other
+    guests' architectures."""
+    others = {f'arch/{source_arch(load_machine(other))}' for other in archs()} - {
+        f'arch/{source_arch(load_machine(arch))}'
+    }
+    lines = git('ls-tree', commit, '--', 'arch/', 'tools/', 'Documentation/Kconfig') + git(
+        'ls-tree', commit
+    )
+    return [
+        line
+        for line in lines.splitlines()
+        if line.split('\t')[1]
+        not in {'arch', 'tools', 'tools/testing', 'Documentation', 'MAINTAINERS', *others}
+    ]
+
+
+def build_key(commit, arch):
+    """What a kernel of the commit is built from."""
+    settings = [GUEST / f'{arch}.toml', *sorted((GUEST / 'config').iterdir())]
+    configs = topics.config([arch, flavour_of(arch), f'{arch}-{flavour_of(arch)}'])
+    return remember(sources(commit, arch), [path.read_bytes() for path in settings],
+                    [wanted for _, wanted in configs], topics.suites(arch),
+                    compiler_version(load_machine(arch)))
+
+
+def gcc_says(log, arch):
+    """gcc's and sparse's lines in a log, as paths of the kernel's tree."""
+    lines = [re.sub(r'^(\.\./)+linux/', '', line.replace(f'{linux_of(arch)}/', ''))
+             for line in log.read_text(errors='replace').splitlines()]
+    return [line for line in lines if re.match(r'\S+:\d+(:\d+)?: (warning|error):', line)]
+
+
+def subject(commit):
+    return git('log', '-1', '--format=%s', commit).strip()
+
+
+def archs_of(topic):
+    """Generic code too has to build where its topic belongs."""
+    return sorted({GENERIC, *map(arch_of, series().topic_files[topic])} & set(archs()))
+
+
+def header_name(path):
+    """What other folders include it by."""
+    return re.sub(r'^(arch/\w+/)?include/', '', path)
+
+
+@functools.cache
+def users():
+    """{header: C files of the last commit that include it}, of headers of the kernel that the
+    series touches."""
+    names = {header_name(path) for path in series().files
+             if path.endswith('.h') and not path.startswith('tools/')}
+    patterns = [f'-e<{name}>' for name in sorted(names)]
+    lines = git('grep', '-oF', *patterns, series().last, '--', '*.c',
+                check=False).stdout if names else ''
+    found = {}
+    for line in lines.splitlines():
+        _, path, name = line.split(':')
+        found.setdefault(name[1:-1], []).append(path)
+    return found
+
+
+def users_of(headers):
+    """C files that include one of the headers by its name."""
+    return [path for header in headers for path in users().get(header_name(header), [])[:USERS]]
+
+
+def objects_of(topic, commit, below, arch, changed=()):
+    """What is compiled of a patch: its topic's C files, or the changed ones, and users of the
+    headers it touches; those that this kernel has, as the build of the last commit has shown."""
+    headers = [path for path in touched(below, commit) if path.endswith('.h')]
+    files = {*series().kernel_files(changed or series().topic_files[topic]), *users_of(headers)}
+    folder = out(arch, flavour_of(arch), tree_of(arch))
+    listed = git('ls-tree', '-r', '--name-only', commit, '--', *files).splitlines() if files else []
+    return sorted(f'{path[:-2]}.o' for path in listed if made_by_its_folder(folder, path[:-2]))
+
+
+def made_by_its_folder(folder, name):
+    """Did the Makefile beside it make NAME.o? Another folder's (hyp/vhe/../exception.o) has flags
+    of its own."""
+    command = folder / Path(name).parent / f'.{Path(name).name}.o.cmd'
+    return command.exists() and command.read_text().startswith(f'savedcmd_{name}.o ')
+
+
+def build_commit(what, commit, arch, parts=()):
+    """Compiles the commit, whole or in parts, without a warning in a file that is touched."""
+    key = remember(build_key(commit, arch), parts)
+    if passed_before(key):
+        return
+    say(f'bisect: {what}, {arch}: {subject(commit)}')
+    checkout(commit, linux_of(arch))
+    flavour = flavour_of(arch)
+    try:
+        kernel.build(arch, flavour, tree_of(arch), parts)
+    except KitError as error:
+        raise Failed(f'{what} does not build for {arch}: {error}') from error
+    log = out(arch, flavour, tree_of(arch)) / 'log'
+    said = [line for line in gcc_says(log, arch) if line.split(':')[0] in series().files]
+    if said:
+        raise Failed('\n'.join([f'{what}:', *said]))
+    passed_now(key)
+
+
+def build_suites(commit, below, arch):
+    """The selftest suites that a patch touches."""
+    paths = touched(below, commit)
+    suites = [suite for suite in topics.suites(arch)
+              if any(path.startswith(f'{selftest.BELOW}/{suite}/') for path in paths)]
+    key = remember('suites', git('rev-parse', f'{commit}^{{tree}}'), suites, arch)
+    if suites and not passed_before(key):
+        checkout(commit, linux_of(arch))
+        selftest.build(arch, tree_of(arch), [], suites)
+        passed_now(key)
+
+
+def bisect(arch, full=False):
+    """Every patch compiles on its own, with no warning in touched files; the last one is linked."""
+    need_patches()
+    mine = {topic for topic in series().tips if arch in archs_of(topic)}
+    if not mine:
+        raise Skipped(f'no topic is compiled for {arch}')
+    last, folder = series().last, out(arch, flavour_of(arch), tree_of(arch))
+    if not passed_before(remember(build_key(last, arch), ())) or not folder.exists():
+        build_commit('the whole series', last, arch)
+        kernel.keep(arch, flavour_of(arch), tree_of(arch))
+    below = 'base'
+    for (topic, commit), path in zip(series().commits, series().patches):
+        if topic in mine:
+            if sources(below, arch) != sources(commit, arch):
+                parts = () if full else objects_of(topic, commit, below, arch)
+                if parts or full:
+                    build_commit(path.name, commit, arch, parts)
+            build_suites(commit, below, arch)
+        below = commit
+
+
+def alone(arch, _=False):
+    """Each patch that is mailed by itself applies to the base, and compiles there."""
+    need_patches()
+    found = [(topic, path) for topic in topics.order() if topics.is_single(topic)
+             and arch in archs_of(topic) for path in patch_files(topic)]
+    if not found:
+        raise Skipped(f'no patch is mailed by itself for {arch}')
+    try:
+        commits = {path: single.commits(topic)[path] for topic, path in found}
+    except KitError as error:
+        raise Failed(str(error)) from error
+    for topic, path in found:
+        below, commit = commits[path]
+        if sources(below, arch) != sources(commit, arch):
+            if parts := objects_of(topic, commit, below, arch, touched(below, commit)):
+                build_commit(f'{path.name}, on the base', commit, arch, parts)
+
+
+def compiler_warnings(commit, files, arch):
+    """(exit status, what W=1 and sparse say, log) of these files, configured as the debug kernel,
+    which has all tests."""
+    checkout(commit, linux_of(arch))
+    configure(arch, 'debug', tree_of(arch))
+    folder = out(arch, 'debug', tree_of(arch))
+    objects = [path[:-2] + '.o' for path in files]
+    for path in objects:
+        (folder / path).unlink(missing_ok=True)
+    command, env = make(load_machine(arch), folder, linux_of(arch), '-k', 'W=1', 'C=1',
+                        f'CHECK={SPARSE}', *objects)
+    which = 'base' if commit == 'base' else 'series'
+    log = WORK / f'warnings-{arch}-{which}.log'
+    status = step(f'W=1 and sparse of {len(objects)} files ({arch}, {which})', command, log=log,
+                  env=env, check=False)
+    if 'C=1 specified, but' in log.read_text(errors='replace'):
+        raise Failed(f'sparse is too old for this kernel: {log.relative_to(TOP)}')
+    return status, gcc_says(log, arch), log
+
+
+def warnings(arch, _=False):
+    """gcc W=1 and sparse say nothing new of any touched file."""
+    files = [path for path in series().kernel_files(series().present('.c'))
+             if arch_of(path) == arch]
+    if not files:
+        raise Skipped(f'no C file of the kernel for {arch} is touched')
+    status, after, log = compiler_warnings(series().last, files, arch)
+    # of what is silent here the base need not be asked; a header's lines name no file of ours
+    said = {line.split(':')[0] for line in after}
+    if status or said - set(files):
+        said = set(files)
+    old = [path for path in files if path in said and base_file(path) is not None]
+    failed_before, before, _ = compiler_warnings('base', old, arch) if old else (0, [], None)
+    # this kernel does not have a file that does not compile on the base
+    absent = {line.split(':')[0] for line in before if ': error: ' in line}
+    new = [line for line in new_lines(before, after)
+           if line.split(':')[0] in set(series().files) - absent]
+    # another architecture's driver does not compile here, on the base as little
+    if status and not new and not failed_before:
+        raise Failed(f'the touched files do not compile with W=1: {log.relative_to(TOP)}')
+    if new:
+        raise Failed('\n'.join(new))
+
+
+def machine_of(config):
+    """The guest's, but for what the configuration says."""
+    return {**load_machine(config['arch']), **config}
+
+
+def compile_touched(config, commit, files):
+    """(exit status, findings, log) of these files of the commit in a small configuration."""
+    arch = config['arch']
+    name, machine, src = config['name'], machine_of(config), linux_of(arch)
+    checkout(commit, src)
+    # one folder for all configurations of a compiler: the kernel's own tools are built once
+    suffix = f'-{config["compiler"]}' if 'compiler' in config else ''
+    folder = out(machine['kernel_arch'], f'small{suffix}', tree_of(arch))
+    ccache = 'ccache ' if shutil.which('ccache') else ''
+    compiler = [f'CC={ccache}{config["compiler"]}'] if 'compiler' in config else []
+    lost = generate(machine, folder, src, config['symbols'], *compiler)
+    if lost and commit == series().last:    # the base has not the series' own
+        raise Failed(f'{name}: not in .config: {" ".join(lost)}')
+    objects = [f'{path[:-2]}.o' for path in [*files, *config['also']]]
+    for path in objects:    # only what is compiled says something
+        (folder / path).unlink(missing_ok=True)
+    command, env = make(machine, folder, src, *compiler, '-k', *objects)
+    which = 'the base' if commit == 'base' else subject(commit)
+    log = folder / f'{name}-{"base" if commit == "base" else "series"}.log'
+    status = step(f'compile {name}: {len(objects)} files of {which}', command, log=log, env=env,
+                  check=False)
+    said = (folder / 'config.log').read_text(errors='replace').splitlines()
+    unmet = [line for line in said if 'unmet direct dependencies' in line]
+    found = [*unmet, *gcc_says(log, arch), *unresolved(folder, objects, machine, commit)]
+    return status, found, log
+
+
+def unresolved(folder, objects, machine, commit):
+    """What linking would find: a module's call that nobody exports, 64-bit divisions of 32-bit
+    kernels."""
+    found = []
+    for path in filter(lambda each: (folder / each).exists(), objects):
+        names = output([f'{machine["cross_compile"]}nm', '-u', '--format=just-symbols',
+                        folder / path], check=False).stdout.split()
+        found += [f'{path}: {name}' for name in names
+                  if re.fullmatch(r'__u?(div|mod|divmod)[dt]i[34]', name)]
+        command = (folder / path).with_name(f'.{Path(path).name}.cmd').read_text()
+        # of a module of several objects the others may have it
+        alone = re.search(r'KBUILD_BASENAME=(\S+) .*KBUILD_MODNAME=\1 ', command)
+        if ' -DMODULE ' in command and alone:
+            # some are made by macros, one by modpost
+            found += [f'{path}: {name} is not exported' for name in names
+                      if name not in exported_symbols(commit)
+                      and not re.match('__this_module$|__SC[TK]__|param_ops_', name)]
+    return found
+
+
+@functools.cache
+def exported_symbols(commit):
+    """Every name that the commit exports somewhere."""
+    lines = git('grep', '-hF', 'EXPORT_', commit, '--', '*.[chS]')
+    return set(re.findall(r'EXPORT\w*SYMBOL\w*\((\w+)', lines))
+
+
+def files_for(config):
+    """The C files of the configuration's topics that such a kernel has."""
+    touched_files = [path for topic in config['topics'] for path in series().topic_files[topic]]
+    return [path for path in dict.fromkeys(series().kernel_files(touched_files))
+            if not path.startswith(tuple(config['without']))
+            and (not path.startswith('arch/')
+                 or path.startswith(f'arch/{source_arch(machine_of(config))}/'))]
+
+
+def commits_for(config, full):
+    """Those that are compiled so: the last, with FULL=1 each one from its first topic on."""
+    if not full or config.get('full'):
+        return [series().last]
+    first = min(map(list(series().tips).index, config['topics']))
+    return [commit for topic, commit in series().commits
+            if list(series().tips).index(topic) >= first]
+
+
+def small(arch, full=False):
+    """The touched files compile in the topics' small configurations, and nothing new is said."""
+    found, wanted = [], [config for config in topics.compiled() if config['arch'] == arch
+                         and (full or not config.get('full'))]
+    if not wanted:
+        raise Skipped(f'no topic has one for {arch}')
+    for config in wanted:
+        compiler = config.get('compiler') or f'{machine_of(config)["cross_compile"]}gcc'
+        if not shutil.which(compiler):
+            raise Failed(f'{compiler} is missing (make deps FULL=1)')
+        version = output([compiler, '--version'])
+        for commit in commits_for(config, full):
+            ours = files_for(config)
+            files = git('ls-tree', '-r', '--name-only', commit, '--', *ours).splitlines() \
+                if ours else []
+            key = remember('compile', sources(commit, arch), config, files, version)
+            if files and not passed_before(key):
+                new = compile_new(config, commit, files)
+                found += new
+                if not new:
+                    passed_now(key)
+    if found:
+        raise Failed('\n'.join(found))
+
+
+def undefined_symbols(arch, flavour):
+    """What the kernel asks for and no Kconfig file defines."""
+    src = linux_of(arch)
+    asked = {symbol for _, symbols in fragments(load_machine(arch), arch, flavour, src)
+             for symbol, value in symbols.items() if value != 'n'}
+    return asked - known_symbols(src, asked)
+
+
+def configs(arch, full=False):
+    """Kernels that nothing here builds, for `make shell`, FULL=1, ask for symbols that there are.
+    With FULL=1 each .config is made: a symbol may be there and its dependencies not."""
+    need_patches()
+    asked = {boot['flavour'] for boot in plan.chosen(arch, full=True)}
+    asked -= {boot['flavour'] for boot in plan.chosen(arch)}
+    asked |= {'plain+share', 'plain+gdb'}
+    if arch == GENERIC:
+        asked |= {'trace', 'plain+quick'}    # make bench's and make run's
+    checkout(series().last, linux_of(arch))
+    found = []
+    for flavour in sorted(asked):
+        found += [f'{arch} {flavour}: no Kconfig file defines {symbol}'
+                  for symbol in sorted(undefined_symbols(arch, flavour))]
+        if full:
+            configure(arch, flavour, tree_of(arch))
+    if found:
+        raise Failed('\n'.join(found))
+
+
+def compile_new(config, commit, files):
+    """Findings that the base has not."""
+    status, said, log = compile_touched(config, commit, files)
+    if said:
+        old = [path for path in files if base_file(path) is not None]
+        said = new_lines(compile_touched(config, 'base', old)[1], said)
+    if status and not said:
+        said = [f'make ends with {status}: {log.relative_to(TOP)}']
+    return [f'{config["name"]}, {subject(commit)}:', *said] if said else []

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Checks of the repository's own files."""
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from kit import topics
+from kit.bench import measure, pages, table
+from kit.check.common import Failed
+from kit.paths import SERIES, TOP
+from kit.process import output
+from kit.vm import console
+
+COLUMNS = 100
+PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'soak', 'Makefile')
+
+
+def own_files():
+    """The repository's own files, patches apart."""
+    names = output(['git', 'ls-files', '-co', '--exclude-standard'], cwd=TOP, check=False)
+    if names.returncode:    # an unpacked archive
+        names = output(['find', '.', '-path', './linux', '-prune', '-o', '-path', './build',
+                        '-prune', '-o', '-type', 'f', '-print'], cwd=TOP, check=False)
+    names = [Path(name) for name in names.stdout.split('\n')
+             if name and not name.endswith(('.patch', '.png'))]
+    return [name for name in names if (TOP / name).is_file() and '__pycache__' not in name.parts]
+
+
+def text_of(name):
+    return (TOP / name).read_text(errors='replace')
+
+
+def need(program):
+    if not shutil.which(program):
+        raise Failed(f'{program} is missing (make deps)')
+
+
+def must_be_silent(*command):
+    need(command[0])
+    done = output(command, cwd=TOP, check=False)
+    if done.returncode:
+        raise Failed(done.stdout + done.stderr)
+
+
+def python():
+    """pyflakes finds nothing in the Python programs, pycodestyle no line that is too long."""
+    names = [name for name in own_files() if name.suffix == '.py']
+    must_be_silent('pyflakes3', *names)
+    # E501: too long; E9: does not compile; W: spaces at ends, and the like
+    must_be_silent(
+        'pycodestyle', f'--max-line-length={COLUMNS}', '--select=E501,E9,W2,W3,W6', *names
+    )
+
+
+def shell():
+    """shellcheck finds nothing in the shell programs."""
+    must_be_silent('shellcheck', *(name for name in own_files()
+                                   if re.match(r'#!.*\b(sh|ash|bash)\b', text_of(name))))
+
+
+def has_columns(name, line):
+    """Is the line one that has to keep to them? Tables and their notes are as wide as they are."""
+    if name.suffix == '.md':
+        return not line.startswith('|')
+    return name.suffix in ('.toml', '.config', '.sh') or name.name in ('run', 'init')
+
+
+def without_records(text):
+    """A page without its recorded tables, as many lines long."""
+    return re.sub('<!-- (bench|front).*?<!-- end -->', lambda found: '\n' * found[0].count('\n'),
+                  text, flags=re.S)
+
+
+def faults_of(name):
+    """What a file must not have."""
+    text, faults = text_of(name), []
+    program = name.parts[0] in PROGRAMS and name.suffix not in ('.md', '.json') \
+        and name != Path('series/order')
+    for number, line in enumerate(without_records(text).splitlines(), 1):
+        if re.search(r'(^|[\s"\'=(:])/(work|home|root)/', line):
+            faults.append(f'{name}:{number}: a path of one machine')
+        mirror = re.search(r'(?<![\w-])(deb|archive|ftp|mirror)s?[.][a-z.]*(org|net|com)\b', line)
+        address = program and name.name != 'splats.allowed' and re.search(r'https?:/[/]', line)
+        if mirror or address:
+            faults.append(f'{name}:{number}: a host')
+        if has_columns(name, line) and len(line.expandtabs()) > COLUMNS:
+            faults.append(f'{name}:{number}: {len(line.expandtabs())} columns')
+    if program and text and 'SPDX-License-Identifier: ''GPL-2.0' not in text[:400]:
+        faults.append(f'{name}: no SPDX-License-Identifier: ''GPL-2.0-only')
+    return faults
+
+
+def contents():
+    """Own files name no machine's path and no package mirror; programs carry their licence."""
+    if faults := sum(map(faults_of, own_files()), []):
+        raise Failed('\n'.join(faults))
+
+
+def exceptions():
+    """guest/splats.allowed has no exception whose day has passed."""
+    if faults := console.expired():
+        raise Failed('\n'.join(faults))
+
+
+def tables():
+    """Pages show every recorded row, cover letters at most 16 in 75 columns, the worst among
+    them."""
+    faults = [f'{page}: a table is not the recorded one: make tables' for page in pages.stale()]
+    for topic in topics.measured():
+        page, data = TOP / 'series' / topic / 'README.md', measure.load(topic)
+        if not page.exists() or f'<!-- bench {topic} -->' not in page.read_text():
+            faults.append(f'series/{topic}/README.md does not show the record')
+        if data:
+            faults += [f'{topic}, cover letter: {fault}' for fault in table.cover_faults(data)]
+            faults += [f'{topic}: {row["metric"]}: ratio {row["ratio"]} is not within its range'
+                       for row in data['rows'] if table.outside(row)]
+    if faults:
+        raise Failed('\n'.join(faults))
+
+
+def run_own_tests(names):
+    done = output([sys.executable, '-m', 'unittest', *(f'tests.{name}' for name in names)],
+                  cwd=TOP, env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP}, check=False)
+    if done.returncode:
+        raise Failed((done.stdout + done.stderr)[-3000:])
+
+
+def own_tests_of_verbs():
+    """The verbs' own tests: bad input on a toy kernel, kills at random."""
+    run_own_tests(['verbs'])
+
+
+def own_tests():
+    """The programs' own tests: topics taken away, canned logs, a fake QEMU."""
+    run_own_tests(sorted({path.stem for path in (TOP / 'tests').glob('*.py')} - {'verbs'}))
+
+
+def models():
+    """A topic's model (series/TOPIC/*_model.py) finds nothing in linux/'s code, and mistakes in it.
+    """
+    for program in sorted(SERIES.glob('*/*_model.py')):
+        done = output([sys.executable, program], cwd=TOP, check=False)
+        if done.returncode:
+            raise Failed(done.stdout + done.stderr)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Checks of documentation: kernel-doc comments, pages, references, ABI descriptions."""
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from kit.check.common import READ, WORK, Failed, Skipped, checkout, each, new_lines, series
+from kit.check.files import need
+from kit.process import output
+from kit.source.pinned import base_file
+
+
+def kernel_doc():
+    """kernel-doc -none -Wall on touched files says nothing that it does not say of the base."""
+    files = series().present('.c', '.h')
+    if not files:
+        raise Skipped('no C file touched')
+    checkout(series().last, READ)
+    old = WORK / 'base'
+    shutil.rmtree(old, ignore_errors=True)
+
+    def findings(path):
+        content, before = base_file(path), []
+        if content is not None:
+            (old / path).parent.mkdir(parents=True, exist_ok=True)
+            (old / path).write_bytes(content)
+            before = kernel_doc_says(path, old)
+        return new_lines(before, kernel_doc_says(path, READ))
+
+    found = sum(each(findings, files), [])
+    if found:
+        raise Failed('\n'.join(found))
+
+
+def kernel_doc_says(path, folder):
+    done = output(
+        [sys.executable, READ / 'scripts/kernel-doc', '-none', '-Wall', path],
+        cwd=folder,
+        check=False,
+    )
+    return list(
+        dict.fromkeys(line for line in (done.stdout + done.stderr).splitlines() if line.strip())
+    )
+
+
+def doc_says(commit, pages):
+    """What docutils and the kernel's own checkers of references and of ABI descriptions say of
+    these files."""
+    checkout(commit, READ)
+    said = []
+    # what Sphinx and the kernel's extensions add is not known to docutils
+    unknown = r'Unknown (directive type|interpreted text role)|No (directive|role) entry'
+    for path in pages:
+        if path.endswith('.rst'):
+            done = output(['rst2pseudoxml', '--report=2', '--halt=5', path], cwd=READ, check=False)
+            said += [
+                line
+                for line in done.stderr.splitlines()
+                if re.match(r'\S+:\d*:? \(', line) and not re.search(unknown, line)
+            ]
+    references = output(['perl', 'tools/docs/documentation-file-ref-check'], cwd=READ, check=False)
+    said += [
+        f'{line} does not exist'
+        for line in (references.stdout + references.stderr).splitlines()
+        if line.split(': ')[0] in pages
+    ]
+    for folder in {
+        str(Path(path).parent) for path in pages if path.startswith('Documentation/ABI/')
+    }:
+        found = output(
+            [sys.executable, 'tools/docs/get_abi.py', '--dir', folder, 'validate'],
+            cwd=READ,
+            check=False,
+        )
+        said += [
+            line
+            for line in (found.stdout + found.stderr).splitlines()
+            if any(path in line for path in pages)
+        ]
+    return said
+
+
+def docs():
+    """docutils, documentation-file-ref-check and get_abi.py say nothing new of the pages and files
+    that are touched."""
+    if not series().files:
+        raise Skipped('no files touched')
+    need('rst2pseudoxml')
+    said = doc_says(series().last, series().present(''))
+    if said:
+        said = new_lines(
+            doc_says(
+                'base', [path for path in series().present('') if base_file(path) is not None]
+            ),
+            said,
+        )
+    if said:
+        raise Failed('\n'.join(said))

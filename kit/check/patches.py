@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Checks of the patches: they apply, give the same bytes back, and please the kernel's tools."""
+import shutil
+
+from kit.check.common import (
+    READ,
+    WORK,
+    Failed,
+    Skipped,
+    checkout,
+    each,
+    need_patches,
+    new_lines,
+    series,
+)
+from kit.check.files import need, own_files, text_of
+from kit.mail import checkpatch
+from kit.paths import TOP
+from kit.process import output
+from kit.source.git import git
+from kit.source.patches import format_patches
+from kit.source.pinned import base_file, base_text, pinned, version_of
+from kit.source.state import same_bytes
+
+
+def applies():
+    """series/ applies to the base from scratch."""
+    series()
+
+
+def round_trip():
+    """Exporting what was applied gives the same bytes."""
+    need_patches()
+    version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
+    if version != wanted:
+        raise Skipped(f'the base is {version}, the bytes are those of {wanted}')
+    folder, names, below = WORK / 'export', {}, 'base'
+    shutil.rmtree(folder, ignore_errors=True)
+    for topic, tip in series().tips.items():
+        (folder / topic).mkdir(parents=True)
+        format_patches(below, tip, folder / topic)
+        names[topic] = sorted(path.name for path in (folder / topic).iterdir())
+        below = tip
+    different = same_bytes(folder, names)
+    if base_text(series().last) != (TOP / 'BASE').read_text():
+        different.append('BASE')
+    if different:
+        raise Failed(
+            '\n'.join(f'{name} is not what an export gives (make export)' for name in different)
+        )
+
+
+def plain_am():
+    """`git am series/*/*.patch` works without our scripts: the order of the files is the order of
+    the topics, no CR."""
+    need_patches()
+    for path in series().patches:
+        if b'\r' in path.read_bytes():
+            raise Failed(f'{path.name} has a carriage return: git am would strip it')
+
+
+def checkpatched():
+    """checkpatch --strict: 0 errors, 0 warnings, 0 checks; the sign-off is added by whoever mails,
+    `binding` looks after new files."""
+    need_patches()
+    checkout(series().last, READ)
+    bad = checkpatch.findings(series().patches, READ, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')
+    if bad:
+        raise Failed('\n'.join(bad).replace(f'{TOP}/', ''))
+
+
+def spelling():
+    """codespell finds nothing in what the series adds, in its messages and in the repository's own
+    texts."""
+    need('codespell')
+    folder, added = WORK / 'spelling', git('diff', '-U0', '--diff-filter=AM', 'base', series().last)
+    texts = {
+        'added': '\n'.join(line[1:] for line in added.splitlines() if line.startswith('+')),
+        **{
+            path.name: path.read_text(errors='replace').partition('\n---\n')[0]
+            for path in series().patches
+        },
+        **{
+            str(name).replace('/', '!'): text_of(name)
+            for name in own_files()
+            if name.name != 'COPYING'
+        },
+    }
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / name).write_text(text, errors='replace')
+    # EXTRAVERSION is the kernel's, VAS a unit of powerpc
+    done = output(
+        ['codespell', '--check-hidden', '--ignore-words-list=extraversion,nd,vas', '.'],
+        cwd=folder,
+        env={'HOME': folder},
+        check=False,
+    )
+    if done.returncode:
+        raise Failed(done.stdout.replace('!', '/') + done.stderr)
+
+
+def maintainers():
+    """The sections of MAINTAINERS that the series writes match files and stand where they
+    belong."""
+    need_patches()
+    if 'MAINTAINERS' not in series().files:
+        raise Skipped('MAINTAINERS is not touched')
+    checkout(series().last, READ)
+    base, mine = (base_file('MAINTAINERS', commit).decode() for commit in ('base', series().last))
+    before = set(base.split('\n\n'))
+    # of upstream's own sections the patterns are upstream's, and to test them all takes minutes
+    sections = '\n\n'.join(part for part in mine.split('\n\n') if part not in before)
+    found = self_test('patterns', sections) + new_lines(
+        self_test('sections', base), self_test('sections', mine)
+    )
+    git('checkout', '-q', '--', 'MAINTAINERS', cwd=READ)
+    if found:
+        raise Failed('\n'.join(found))
+
+
+def self_test(kind, text):
+    """get_maintainer's findings in a MAINTAINERS of this text; it allows no other option, so the
+    file is put in place."""
+    (READ / 'MAINTAINERS').write_text(f'{text.rstrip()}\n')
+    done = output(
+        ['perl', 'scripts/get_maintainer.pl', f'--self-test={kind}'], cwd=READ, check=False
+    )
+    return (done.stdout + done.stderr).splitlines()
+
+
+def binding():
+    """Every new file belongs to a section of MAINTAINERS other than THE REST."""
+    if not series().new:
+        raise Skipped('no new files')
+    checkout(series().last, READ)
+
+    def bound(path):
+        text = output(
+            [
+                'perl',
+                'scripts/get_maintainer.pl',
+                '--no-git',
+                '--no-git-fallback',
+                '--no-email',
+                '--no-l',
+                '--sections',
+                '-f',
+                path,
+            ],
+            cwd=READ,
+        )
+        return {part.strip().splitlines()[0] for part in text.split('\n\n') if part.strip()} - {
+            'THE REST'
+        }
+
+    bad = [
+        f'{path} is bound in MAINTAINERS by THE REST alone'
+        for path, titles in zip(series().new, each(bound, series().new))
+        if not titles
+    ]
+    if bad:
+        raise Failed('\n'.join(bad))

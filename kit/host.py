@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How much of the host there is for builds and guests."""
+import os
+from pathlib import Path
+
+
+def container_limit(name, path=Path('/sys/fs/cgroup')):
+    """The numbers in a file of the container's cgroup; None: no limit, no container, cgroup v1."""
+    try:
+        return [int(word) for word in (path / name).read_text().split()]
+    except (OSError, ValueError):
+        return None
+
+
+def host_cpus():
+    """How many CPUs there are for a build or a guest."""
+    allowed = len(os.sched_getaffinity(0))
+    if limit := container_limit('cpu.max'):
+        allowed = min(allowed, -(-limit[0] // limit[1]))
+    return allowed
+
+
+def host_memory():
+    """Bytes of memory that there are for guests."""
+    whole = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+    return min(whole, *(container_limit('memory.max') or [whole]))

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Locks of folders that verbs work in."""
+import fcntl
+import os
+import time
+
+from kit.errors import KitError
+from kit.paths import shown
+from kit.process import say
+
+
+class Lock:
+    """One verb at a time in a folder. If it is killed, what it has started there holds the lock."""
+
+    def __init__(self, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.file = folder, open(folder / '.lock', 'w', encoding='ascii')
+        os.set_inheritable(self.file.fileno(), True)
+
+    def __enter__(self):
+        for second in range(3600):
+            try:
+                return fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if not second:
+                    say(f'{shown(self.folder)}: waiting for the verb that works there')
+                time.sleep(1)
+        raise KitError(f'{shown(self.folder)}: another verb has held it for an hour')
+
+    def __exit__(self, *_):
+        # for whatever has inherited it: children of other threads, a daemon of git's
+        fcntl.flock(self.file, fcntl.LOCK_UN)
+        self.file.close()

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Other programs: steps with a log and a clock, commands and their output, threads that wait."""
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from kit.errors import KitError
+from kit.paths import BUILD, shown
+
+
+def say(message):
+    print(message, file=sys.stderr, flush=True)
+
+
+class Progress:
+    """'what … 12 s' on a terminal, otherwise one plain line when done."""
+
+    def __init__(self, what):
+        self.what, self.start, self.shown = what, time.monotonic(), -1
+        if not sys.stderr.isatty():
+            say(f'{what} …')
+
+    def seconds(self):
+        return time.monotonic() - self.start
+
+    def tick(self, note=''):
+        now = int(self.seconds())
+        # what goes on beside does not write over it
+        first = threading.current_thread() is threading.main_thread()
+        if first and sys.stderr.isatty() and now != self.shown:
+            self.shown = now
+            print(f'\r\033[K{self.what} … {now} s {note}', end='', file=sys.stderr, flush=True)
+
+    def done(self, result=''):
+        start = '\r\033[K' if sys.stderr.isatty() else ''
+        say(f'{start}{self.what}: {self.seconds():.1f} s{" " + result if result else ""}')
+
+
+def step(what, command, log=None, cwd=None, env=None, timeout=None, check=True, stdin=None):
+    """Run a command with its output in a log, and show what runs for how long.
+
+    what     words of the progress line; None shows nothing
+    log      file for stdout and stderr (default build/log/WHAT.log)
+    env      variables on top of the caller's; None removes one
+    timeout  seconds; the whole process group is killed then
+    check    die with the log's last lines unless the exit status is 0
+
+    Returns the exit status (-1 on timeout when check is False).
+    """
+    command = [str(c) for c in command]
+    if log is None:
+        name = ''.join(c if c.isalnum() else '-' for c in (what or command[0]))
+        log = BUILD / 'log' / f'{name}.log'
+    log = Path(log)
+    progress = Progress(what) if what else None
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        out = open(log, 'wb')
+    except OSError as error:
+        raise KitError(f'{log}: {error.strerror}')
+    with out:
+        out.write(f'$ {shlex.join(command)}\n'.encode())
+        out.flush()
+        try:
+            # close_fds: with the verb's locks (kit/lock.py), which Python keeps from children
+            child = subprocess.Popen(command, cwd=cwd, env=environment(env), stdout=out,
+                                     stderr=subprocess.STDOUT, stdin=stdin or subprocess.DEVNULL,
+                                     start_new_session=True, close_fds=False)
+        except OSError as error:
+            raise KitError(f'{command[0]}: {error.strerror}')
+        start = time.monotonic()
+        try:
+            while True:
+                try:
+                    status = child.wait(timeout=0.2)
+                    break
+                except subprocess.TimeoutExpired:
+                    pass
+                if progress:
+                    progress.tick()
+                if timeout and time.monotonic() - start > timeout:
+                    kill_group(child)
+                    status = -1
+                    break
+        except BaseException:    # Ctrl-C must not leave a build behind
+            kill_group(child)
+            raise
+    if progress:
+        progress.done('' if status == 0 else f'(failed: {"timeout" if status == -1 else status})')
+    if status and check:
+        text = log.read_text(errors='replace')
+        for line in text.splitlines()[-15:]:
+            say(f'  {line}')
+        why = f'no end after {timeout} s' if status == -1 else f'exit status {status}'
+        # dash calls it an I/O error
+        if 'No space left on device' in text or shutil.disk_usage(log.parent).free < 1 << 20:
+            why = 'no space left on the disk'
+        raise KitError(f'{what or command[0]}: {why}; see {shown(log)}')
+    return status
+
+
+def kill_group(child):
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    child.wait()
+
+
+def end_children():
+    """What other threads have started would go on by itself."""
+    for file in Path('/proc/self/task').glob('*/children'):
+        try:
+            children = file.read_text().split()
+        except OSError:    # the thread has ended
+            continue
+        for child in children:
+            with suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGTERM)
+
+
+class Pool(ThreadPoolExecutor):
+    """Threads of a verb. When it ends, by a signal or an error, nothing waits for what they do: the
+    command line ends what they have started (end_children) and the process."""
+
+    def __exit__(self, kind, error, trace):
+        if kind:
+            self.shutdown(wait=False, cancel_futures=True)
+            return False
+        return super().__exit__(kind, error, trace)
+
+
+def environment(changes):
+    """The caller's environment with changes; None removes a variable."""
+    merged = {**os.environ, **(changes or {})}
+    return {name: str(value) for name, value in merged.items() if value is not None}
+
+
+def output(command, cwd=None, env=None, check=True, stdin=None):
+    """A command's stdout as text; dies with its stderr unless check is False."""
+    if isinstance(stdin, str):
+        stdin = stdin.encode('utf-8', 'surrogateescape')
+    try:
+        done = subprocess.run(
+            [str(c) for c in command],
+            cwd=cwd,
+            env=environment(env),
+            input=stdin or b'',
+            capture_output=True,
+            check=False,
+            close_fds=False,    # as in step()
+        )
+    except OSError as error:
+        raise KitError(f'{command[0]}: {error.strerror}')
+    # decoded by hand: text mode would turn CR LF into LF
+    done.stdout, done.stderr = (
+        text.decode('utf-8', 'surrogateescape') for text in (done.stdout, done.stderr)
+    )
+    if done.returncode and check:
+        raise KitError(
+            f'{shlex.join(str(c) for c in command)}: {(done.stderr or done.stdout).strip()[-500:]}')
+    return done.stdout if check else done

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Debian packages through an apt configuration of our own; the system's is left alone.
+
+No mirror is written down: it is the one that the system's own sources name.
+"""
+import shutil
+from pathlib import Path
+
+from kit.errors import KitError
+from kit.paths import BUILD, shown
+from kit.process import output, step
+
+
+def mirror():
+    def uris(*filters):
+        return output(
+            [
+                'apt-get',
+                'indextargets',
+                '--format',
+                '$(REPO_URI)',
+                'Created-By: Packages',
+                *filters,
+            ],
+            check=False,
+        ).stdout.split()
+    # before the first apt-get update apt knows no Origin
+    found = uris('Origin: Debian', 'Label: Debian') or [
+        uri for uri in uris() if uri.rstrip('/').endswith('/debian')
+    ]
+    return sorted(set(found))[0] if found else None
+
+
+def suite():
+    for line in Path('/etc/os-release').read_text().splitlines():
+        if line.startswith('VERSION_CODENAME='):
+            return line.split('=')[1].strip('"')
+    raise KitError('/etc/os-release names no Debian release')
+
+
+def private(name, suites, arch=None, instead=''):
+    """Writes the configuration build/apt/NAME, updates its lists, returns the environment for apt;
+    `instead`: another way."""
+    if not shutil.which('apt-get'):
+        raise KitError(f'no apt-get here to get {name} with{instead and f": {instead}"}')
+    source, keys = mirror(), sorted(Path('/usr/share/keyrings').glob('debian-archive-keyring.*'))
+    if not source or not keys:
+        raise KitError(
+            f'this system knows no Debian mirror to get {name} from{instead and f": {instead}"}')
+    folder = BUILD / 'apt' / name
+    for sub in ('lists/partial', 'cache/archives/partial'):
+        (folder / sub).mkdir(parents=True, exist_ok=True)
+    (folder / 'sources.list').write_text(
+        ''.join(f'deb [signed-by={keys[0]}] {source} {each} main\n' for each in suites)
+    )
+    foreign = ''
+    if arch:    # nothing is installed from there, so nothing counts as installed
+        (folder / 'status').write_text('')
+        foreign = (f'APT::Architecture "{arch}";\nAPT::Architectures {{ "{arch}"; }};\n'
+                   f'Dir::State::status "{folder}/status";\n')
+    (folder / 'apt.conf').write_text(f'''Dir::Etc::SourceList "{folder}/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::State::Lists "{folder}/lists";
+Dir::Cache "{folder}/cache";
+Dir::Cache::archives "{folder}/cache/archives";
+APT::Sandbox::User "root";
+APT::Update::Error-Mode "any";
+Acquire::Languages "none";
+Acquire::http::Timeout "20";
+Acquire::https::Timeout "20";
+Acquire::Retries "1";
+{foreign}''')
+    env = {'APT_CONFIG': folder / 'apt.conf'}
+    log = folder / 'update.log'
+    if step(
+        f'package lists for {name}',
+        ['apt-get', 'update'],
+        log=log,
+        env=env,
+        timeout=180,
+        check=False,
+    ):
+        if 'No space left' in log.read_text(errors='replace'):
+            raise KitError('no space left on the disk')
+        raise KitError(
+            f'no network to the Debian mirror for {name} ({shown(log)}): '
+            f'connect{instead and f", or {instead}"}'
+        )
+    return env
+
+
+def fetch(package, machine, instead=''):
+    """A package of the guest's architecture, unpacked: the folder with its files, anew each
+    time."""
+    arch = machine['debian_arch']
+    name = f'{package}-{arch}'
+    env = private(name, [machine.get('debian_suite') or suite()], arch, instead)
+    work = BUILD / 'apt' / name / 'files'
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    step(
+        f'download {package} ({arch})',
+        ['apt-get', 'download', package],
+        cwd=work,
+        env=env,
+        timeout=300,
+    )
+    step(None, ['dpkg-deb', '-x', next(work.glob('*.deb')), work / 'root'], log=work / 'log')
+    return work / 'root'
+
+
+def fetch_file(package, machine, members, path):
+    """One file out of a package of the guest's architecture, as path."""
+    files = fetch(package, machine)
+    for member in members:
+        if (files / member).is_file():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            (files / member).replace(path)
+            return
+    raise KitError(f'{package} ({machine["debian_arch"]}) has none of {" ".join(members)}')

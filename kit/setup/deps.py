@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The Debian packages that the verbs need: installs what is missing as root, names it otherwise."""
+import os
+import re
+import shutil
+
+from kit import topics
+from kit.errors import KitError
+from kit.machines import load_machine, usual_archs
+from kit.paths import SERIES, TOP
+from kit.process import output, say, step
+from kit.setup import apt
+from kit.vm.qemu import NEEDED, found_version, host_is
+
+# what verbs need: {package: a program that shows it is there, for systems without dpkg}
+GIT = {'git': 'git', 'make': 'make', 'xz-utils': 'xz', 'perl': 'perl'}
+BUILD = {**GIT, 'gcc': 'gcc', 'libc6-dev': '', 'bc': 'bc', 'bison': 'bison', 'flex': 'flex',
+         'libelf-dev': '', 'libssl-dev': '', 'rsync': 'rsync', 'busybox-static': 'busybox',
+         'ccache': 'ccache', 'uuid-dev': ''}    # selftests/vfio
+TESTS = {**BUILD, 'libcap-dev': ''}    # selftests/iommu
+# git-email only recommends what git send-email does not start without
+MAIL = {**GIT, 'git-email': '', 'libmailtools-perl': ''}
+CHECK = {**TESTS, **MAIL, 'sparse': 'sparse', 'shellcheck': 'shellcheck', 'python3-ply': '',
+         'pyflakes3': 'pyflakes3', 'pycodestyle': 'pycodestyle', 'python3-git': '',
+         'codespell': 'codespell', 'python3-docutils': '', 'spin': 'spin'}
+BENCH = {**TESTS, 'python3-matplotlib': ''}
+SETS = {'GIT': GIT, 'BUILD': BUILD, 'TESTS': TESTS, 'MAIL': MAIL, 'CHECK': CHECK, 'BENCH': BENCH,
+        'ALL': {**CHECK, **BENCH}}
+
+
+def missing(packages, archs, full=False):
+    """(packages, QEMU packages) that are not there."""
+    wanted, qemu = dict(SETS[packages]), []
+    if full and packages in ('CHECK', 'ALL'):    # the small configurations' compilers
+        wanted.update({'clang-19': 'clang-19', 'gcc-riscv64-linux-gnu': 'riscv64-linux-gnu-gcc'})
+    for machine in map(load_machine, archs):
+        if not host_is(machine):
+            wanted.update({name: '' for name in machine['cross_packages']})
+            wanted[machine['cross_packages'][0]] = f'{machine["cross_compile"]}gcc'
+        if found_version(machine) < NEEDED:
+            qemu.append(machine['qemu_package'])
+    if not shutil.which('dpkg-query'):
+        return [
+            name for name, program in wanted.items() if program and not shutil.which(program)
+        ], qemu
+    have = output(
+        ['dpkg-query', '-W', '-f', '${Package} ${db:Status-Status}\n', *wanted], check=False
+    ).stdout
+    have = {line.split()[0] for line in have.splitlines() if line.endswith(' installed')}
+    return [name for name in wanted if name not in have], qemu
+
+
+def install(packages, env=None, *options):
+    return step(
+        f'install {" ".join(packages)}',
+        [
+            'apt-get',
+            'install',
+            '-y',
+            '-q',
+            '--no-install-recommends',
+            '-o',
+            'DPkg::Lock::Timeout=120',
+            '-o',
+            'Acquire::Retries=2',
+            '-o',
+            'Acquire::http::Timeout=30',
+            *options,
+            *packages,
+        ],
+        timeout=1800,
+        check=False,
+        env={'DEBIAN_FRONTEND': 'noninteractive', **(env or {})},
+        log=TOP / 'build/log/install.log',
+    )
+
+
+def qemu_candidate(package):
+    """Is the system's own suite new enough?"""
+    found = re.search(
+        r'Candidate: (?:\d+:)?(\d+)\.(\d+)',
+        output(['apt-cache', 'policy', package], check=False).stdout,
+    )
+    return bool(found) and tuple(map(int, found.groups())) >= NEEDED
+
+
+def not_installed(packages):
+    log = (TOP / 'build/log/install.log').read_text(errors='replace')
+    errors = [line for line in log.splitlines() if line.startswith('E: ')] or [
+        'see build/log/install.log'
+    ]
+    raise KitError(f'could not install {" ".join(packages)}: {errors[0]}')
+
+
+def archs_of(archs, arch=None, full=False):
+    """The architectures that a verb builds for: see cli.Verb."""
+    if archs == 'one':
+        return [arch or 'x86_64']
+    if archs != 'all':
+        return []
+    if arch:
+        return [arch]
+    if not (SERIES / 'order').exists():
+        return ['x86_64']
+    booted = {boot['arch'] for _, boot in topics.boots()}
+    return sorted({'x86_64', *(booted & set(usual_archs(full)))})
+
+
+def main(arch=None, full=False):
+    install_missing('ALL', 'all', arch, full)
+
+
+def install_missing(names, archs='', arch=None, full=False):
+    """names: one of SETS; archs: 'one', 'all' or none, see archs_of()."""
+    archs = archs_of(archs, arch, full)
+    packages, qemu = missing(names, archs, full)
+    if not packages and not qemu:
+        return
+    if os.geteuid() or not shutil.which('apt-get'):
+        old = (
+            f' (QEMU {NEEDED[0]}.{NEEDED[1]} or newer: on Debian 12 from bookworm-backports)'
+            if qemu
+            else ''
+        )
+        raise KitError(f'as root: apt-get install {" ".join([*packages, *qemu])}{old}')
+    say(f'deps: installing {" ".join([*packages, *qemu])}')
+    updated = False
+    if packages and install(packages):
+        step('apt-get update', ['apt-get', 'update'], timeout=300, check=False)
+        updated = True
+        if install(packages):
+            not_installed(packages)
+    if qemu and not all(map(qemu_candidate, qemu)) and not updated:
+        step('apt-get update', ['apt-get', 'update'], timeout=300, check=False)
+    if qemu and all(map(qemu_candidate, qemu)):
+        if install(qemu):
+            not_installed(qemu)
+    elif qemu:
+        suite = apt.suite()
+        env = apt.private('qemu', [suite, f'{suite}-updates', f'{suite}-backports'])
+        if install(qemu, env, '-t', f'{suite}-backports'):
+            not_installed(qemu)
+    packages, qemu = missing(names, archs, full)
+    if packages or qemu:
+        raise KitError(
+            f'still missing after the installation: {" ".join([*packages, *qemu])} '
+            f'(build/log/install.log)'
+        )

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Data races that KCSAN reports. The base has many: those count of which one of the two accesses is
+in a function that the series changes.
+
+A report names functions as the kernel's symbol table does. A changed function that the compiler has
+put into others has no symbol: they stand for it; of a driver that was not built none is looked for,
+as its probe() would be anybody's. What the series only lets run at the same time is
+elsewhere, too; below() names what its functions call on both sides.
+"""
+import re
+from collections import Counter
+
+from kit.build.trees import out, source
+from kit.errors import fail
+from kit.source.git import git
+
+SOURCES = '*.c', '*.h', ':!tools', ':!Documentation', ':!*test*', ':!*kunit*'
+BEFORE = re.compile(r'[;}]\s*$|^#|\*/\s*$|^\s*$')    # the lines above a function's first one
+# DOMAIN_NS(name)(...) and MAKE_LEVELS(name, ...); become symbols like x86_64_name and name0
+MADE = re.compile(r'\b[A-Z]\w*\((\w+)\)\s*\(|^[A-Z]\w*_MAKE_\w+\((\w+), ')
+TITLE = re.compile(r'BUG: KCSAN: data-race in (.*)')
+SIDE = re.compile(r' to 0x\w+ of \d+ bytes by ')
+FRAME = re.compile(r'^(?:\[[^]]*\])* *(\w+)[\w.]*\+0x')
+LAST = 'Reported by Kernel Concurrency Sanitizer'
+
+
+def functions(text):
+    """(name, made by a macro, first line, last line, lines) of each function in a file."""
+    lines, start = text.splitlines(), 0
+    while start < len(lines):
+        first = last = start
+        if lines[start].rstrip() == '{':
+            while first and not BEFORE.search(lines[first - 1]):
+                first -= 1
+            while last + 1 < len(lines) and not lines[last].startswith('}'):
+                last += 1
+        head = ' '.join(lines[first:max(start, first + 1)])
+        if found := MADE.search(head):
+            yield found[1] or found[2], True, first + 1, last + 1, lines[first:last + 1]
+        elif first < last and (found := re.search(r'(\w+)\s*\(', head)):
+            yield found[1], False, first + 1, last + 1, lines[first:last + 1]
+        start = last + 1
+
+
+def changed_lines(diff):
+    """Of a diff without context the numbers of the new lines, or of that after which some went."""
+    found = set()
+    for first, count in re.findall(r'^@@ -\S+ \+(\d+)(?:,(\d+))? @@', diff, re.M):
+        found.update(range(int(first), int(first) + max(1, int(count or 1))))
+    return found
+
+
+def symbols(arch, flavour):
+    """The functions that the built kernel has a name for, without what the compiler appends."""
+    table = (out(arch, flavour, 'patched') / 'System.map').read_text()
+    return {name.split('.')[0] for name in re.findall(r' [tTwW] (\S+)$', table, re.M)}
+
+
+def compiled(arch, flavour):
+    """The files that the kernel was built from, as kbuild has noted them for each object."""
+    src, found = source('patched'), set()
+    name = re.compile(rf'(?:{re.escape(str(src))}|\.\./\.\./linux)/(\S+\.[ch])\b')
+    for noted in out(arch, flavour, 'patched').rglob('.*.o.cmd'):
+        found.update(name.findall(noted.read_text()))
+    return found
+
+
+def users(src, files, names):
+    """{(function, made by a macro)} of those in which one of the names is."""
+    asked = [word for name in sorted(names) for word in ('-e', name)]
+    named = git('grep', '-lwF', *asked, '--', *SOURCES, cwd=src, check=False).stdout.split()
+    word = re.compile(rf'\b({"|".join(sorted(names))})\b')
+    return {(name, made) for file in files.intersection(named)
+            for name, made, _, _, lines in functions((src / file).read_text())
+            if word.search('\n'.join(lines))}
+
+
+def changed_functions(arch, flavour):
+    """The symbols that stand for what the series adds or changes, with what is uncommitted."""
+    src, known, found, new = source('patched'), symbols(arch, flavour), set(), set()
+    files = compiled(arch, flavour)
+    for file in files.intersection(git('diff', '--name-only', 'base', '--', *SOURCES,
+                                       cwd=src).split()):
+        lines = changed_lines(git('diff', '-U0', 'base', '--', file, cwd=src))
+        new |= {(name, made) for name, made, first, last, _ in functions((src / file).read_text())
+                if lines & set(range(first, last + 1))}
+    named = set()
+    while new:
+        found, inlined = found | new, set()
+        for name, made in new:
+            mine = {each for each in known if re.fullmatch(rf'(\w+_)?{name}\d*', each)} \
+                if made else {name} & known
+            named |= mine
+            inlined |= set() if mine else {name}
+        new = users(src, files, inlined) - found if inlined else set()
+    return sorted(named) or fail(f'the series changes nothing of {arch} {flavour}')
+
+
+def elsewhere(names):
+    """A regular expression of the reports that do not count."""
+    return rf'BUG: KCSAN: data-race in (?!.*\b({"|".join(names)})\b)'
+
+
+def reports(text):
+    """(title, the functions of each access's stack) of those on a console."""
+    title, sides = None, []
+    for line in text.splitlines():
+        if found := TITLE.search(line):
+            title, sides = found[1].strip(), []
+        elif title and SIDE.search(line):
+            sides.append([])
+        elif title and LAST in line:
+            yield title, sides
+            title = None
+        elif sides and (found := FRAME.match(line)):
+            sides[-1].append(found[1])
+
+
+def below(text, names):
+    """Counter of the reports elsewhere with both accesses in what the named functions call."""
+    wanted, rule = set(names), re.compile(elsewhere(names))
+    return Counter(title for title, sides in reports(text)
+                   if rule.search(f'BUG: KCSAN: data-race in {title}')
+                   and len(sides) == 2 and all(wanted & set(side) for side in sides))

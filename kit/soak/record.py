@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""soak/soak.json: what `make soak` and `make differ` have found, and its tables for soak/README.md.
+"""
+import json
+
+from kit.bench import measure
+from kit.errors import KitError
+from kit.lock import Lock
+from kit.paths import BUILD, TOP, shown
+from kit.process import say
+
+PATH = TOP / 'soak' / 'soak.json'
+COUNTS = ('minutes', 'operations', 'vms', 'hotplugs', 'kills', 'injections', 'splats', 'leaks',
+          'failed')
+
+
+def load(path=None):
+    path = path or PATH
+    try:
+        return json.loads(path.read_text())['rows'] if path.exists() else []
+    except ValueError as error:
+        raise KitError(f'{shown(path)}: {error}')
+
+
+def place(row):
+    """Of which there is one row."""
+    return row['arch'], row.get('flavour', ''), row.get('iommu', '')
+
+
+def length(row):
+    return row.get('minutes', row.get('calls_compared'))
+
+
+def record(rows, path=None):
+    """Takes the place of what was recorded, unless that went on for longer."""
+    path = path or PATH
+    with Lock(BUILD / 'record'):
+        known = {place(row): row for row in load(path)}
+        for row in rows:
+            old = known.get(place(row))
+            if old and length(old) > length(row):
+                say(f'{shown(path)}: keeps the longer run of {" ".join(filter(None, place(row)))}')
+            else:
+                known[place(row)] = row
+        measure.save({'of': 'make soak, make differ',
+                      'rows': [known[key] for key in sorted(known)]}, path)
+
+
+def markdown(head, lines):
+    rule = ['---', *['---:'] * (len(head) - 2), '---']
+    return '\n'.join('| ' + ' | '.join(map(str, line)) + ' |' for line in [head, rule, *lines])
+
+
+def cell(value):
+    """What a row does not have it was not asked for when it was recorded."""
+    if value is None:
+        return '-'
+    return f'{sum(value.values()) if isinstance(value, dict) else value:,}'
+
+
+def tables():
+    """One of the soaks, one of the calls that were compared."""
+    rows = load()
+    soaks = [[f'{row["arch"]} {row["flavour"]}',
+              *(cell(row.get(key)) for key in COUNTS), f'`{row["command"]}`']
+             for row in rows if 'minutes' in row]
+    compared = [[f'{row["arch"]} {row["iommu"]}', f'{row["calls_compared"]:,}', row['differences'],
+                 f'`{row["command"]}`'] for row in rows if 'calls_compared' in row]
+    return '\n\n'.join([markdown(['kernel', *COUNTS, 'command'], soaks),
+                        markdown(['IOMMU', 'calls', 'differences', 'command'], compared)])

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Applies series/ to the base, in a worktree of its own."""
+import functools
+import re
+
+from kit.errors import KitError
+from kit.lock import Lock
+from kit.paths import BUILD
+from kit.process import Progress, say
+from kit.source.git import git, remove, sparse_worktree
+from kit.source.patches import files_of, patch_files, patch_subject
+from kit.source.pinned import PINNED, PREIMAGES, as_pinned, base_file, pinned, tag_of, version_of
+from kit.topics import order
+
+
+def stopped_at(folder):
+    """The number of the patch that git am has stopped at."""
+    file = folder / git('rev-parse', '--git-path', 'rebase-apply/next', cwd=folder).strip()
+    return int(file.read_text()) if file.exists() else 1
+
+
+AM = ('am', '--quiet', '--committer-date-is-author-date', '--no-gpg-sign', '--no-signoff',
+      '--keep-cr', '--no-scissors', '--patch-format=mbox', '--whitespace=nowarn')
+
+
+def am(folder, paths, merge='--3way'):
+    """git am of patches in a worktree, all in one go: each start reads and writes the index of
+    90,000 files. None, or (the patch that does not apply, ' (its file)', what git said)."""
+    done = git(*AM, merge, *paths, cwd=folder, check=False)
+    if not done.returncode:
+        return None
+    text = done.stdout + done.stderr
+    found = re.search(r'CONFLICT .* in (\S+)|error: patch failed: (\S+)|error: (\S+): does not',
+                      text)
+    names = [next(filter(None, found.groups()))] if found else git(
+        'diff', '--name-only', '--diff-filter=U', cwd=folder).splitlines()
+    return paths[stopped_at(folder) - 1], f' ({names[0]})' if names else '', text
+
+
+def preimages():
+    """Makes what each patch was made of, which git merges with if the base is another release: the
+    series applied to the touched files of the pinned one (kit/source/preimages.py)."""
+    if version_of(git('show', 'base:Makefile')) == pinned()[0] \
+            or not as_pinned(lambda path: base_file(path, PINNED)):
+        return
+    folder = BUILD / 'preimages' / 'linux'
+    with Lock(folder.parent):
+        remove(folder)
+        git('worktree', 'add', '--quiet', '--force', '--force', '--detach', folder, PINNED)
+        try:
+            for topic in filter(patch_files, order()):
+                if am(folder, patch_files(topic)):
+                    say(f'note: topic {topic} does not apply to the files of {pinned()[0]} in BASE')
+                    return
+            git('update-ref', PREIMAGES, git('rev-parse', 'HEAD', cwd=folder).strip())
+        finally:
+            remove(folder)
+
+
+def apply(folder, names=None):
+    """Apply series/, or only some topics of it, in a worktree of its own; {topic: commit}."""
+    names = names or order()
+    patches = [path for topic in names for path in patch_files(topic)]
+    preimages()
+    sparse_worktree(folder, files_of(patches) or {'Makefile'})
+    progress, tips = Progress(f'apply series/{names[0] if len(names) == 1 else ""}'), {}
+    for topic in names:
+        progress.tick(topic)
+        paths = patch_files(topic)
+        if failed := am(folder, paths):
+            path, where, text = failed
+            note = ''
+            version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
+            if 'No space left' in text:
+                raise KitError('no space left on the disk; linux/ is as it was')
+            if version != wanted:
+                note = f'; the base is {version}, the series is written on {wanted}'
+            if 'lacks necessary blobs' in text:
+                note += f', whose files git lacks to merge: LINUX= a git tree with {tag_of(wanted)}'
+            raise KitError(
+                f'{path.name} ("{patch_subject(path)}") of topic {topic} does not '
+                f'apply{where}{note}; linux/ is as it was'
+            )
+        tips[topic] = git('rev-parse', 'HEAD', cwd=folder).strip()
+    progress.done(f'({len(patches)} patches)')
+    return tips
+
+
+@functools.cache
+def applied():
+    """{topic: commit} of all of series/, applied from scratch by whoever asks first."""
+    with Lock(BUILD / 'apply'):
+        folder = BUILD / 'apply' / 'linux'
+        try:
+            return apply(folder)
+        finally:
+            remove(folder)

@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Make linux/: the base kernel as one commit with the tag `base`.
+
+Sources, in this order: --linux (a git tree or an unpacked tree, only read), the stable git tree
+that --stable-git or `git config series.stable` names, Debian's package of the source.
+"""
+import functools
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from kit.errors import KitError
+from kit.lock import Lock
+from kit.paths import BUILD, LINUX, TOP
+from kit.process import Progress, output, say, step
+from kit.setup import apt
+from kit.source import preimages
+from kit.source.git import COMMITTER, git, git_command, git_env
+from kit.source.pinned import base_file, check_sums, mainline, pinned, tag_of, version_of
+
+TMP = BUILD / 'base.tmp'
+TREE = TMP / 'linux'
+ORIGIN = LINUX / '.git/series-origin'    # the LINUX= that it was made from
+NEEDED = 4 << 30    # 1.8 GB of files, 0.4 GB of git, and the package
+
+
+# a release is X.Y, any of its versions, or X.Y.Z; without one it is the series'
+
+
+def is_release(version, release):
+    release = release or mainline()
+    return release in (version, f'{version}.0') or \
+        re.fullmatch(rf'{re.escape(release)}\.\d+', version)
+
+
+def newest(tags, release):
+    """Of tags those of the release, the newest first."""
+    wanted = rf'v{re.escape(release)}(\.\d+)?' if release.count('.') == 1 \
+        else re.escape(tag_of(release))
+    return sorted((tag for tag in tags if re.fullmatch(wanted, tag)), reverse=True,
+                  key=lambda tag: [int(word) for word in tag[1:].split('.')])
+
+
+def glob_of(release):
+    """What git lists tags by."""
+    return f'v{".".join(release.split(".")[:2])}*'
+
+
+def version_error(version, where, release=None):
+    if release and not is_release(version, release):
+        raise KitError(f'{where} is Linux {version or "of no known version"}, not {release}')
+    if not is_release(version, release):
+        raise KitError(
+            f'{where} is Linux {version or "of no known version"}, but the series is written on '
+            f'{mainline()}.y: give a v{mainline()}.y tree')
+
+
+def from_linux(path, release=None):
+    wanted = release or mainline()
+    path = Path(path).expanduser().resolve()
+    if not path.is_dir():
+        raise KitError(f'LINUX={path}: no such folder')
+    def read(*words):
+        return git('--no-optional-locks', *words, cwd=path, check=False)
+    top = read('rev-parse', '--show-toplevel').stdout.strip()
+    if not top or Path(top).resolve() != path:
+        return from_unpacked(path, release)
+    tags = newest(read('tag', '--list', glob_of(wanted)).stdout.split(), wanted)
+    # the newest release that the tree has, not what is built on it
+    source = tags[0] if tags else 'HEAD'
+    makefile = read('show', f'{source}:Makefile')
+    if makefile.returncode:
+        raise KitError(f'LINUX={path}: {source} has no Makefile: give a tree of Linux v{wanted}.y')
+    version_error(version_of(makefile.stdout), f'LINUX={path} ({source})', release)
+    say(f'base: {source} of the git tree {path}')
+    if read('status', '--porcelain', '-uno').stdout:
+        say(f'base: note: uncommitted changes in {path} are left out')
+    TREE.mkdir()
+    script = '"$@" archive --format=tar "$SOURCE" | tar -x --no-same-owner -f - -C "$TREE"'
+    step('unpack', ['bash', '-o', 'pipefail', '-c', script, 'sh', *git_command()], cwd=path,
+        env=git_env(SOURCE=source, TREE=TREE))
+    return f'{source} of a git tree'
+
+
+def from_unpacked(path, release=None):
+    if not (path / 'Makefile').is_file():
+        raise KitError(
+            f'LINUX={path}: no Makefile there: give a tree of Linux v{release or mainline()}.y')
+    version_error(version_of((path / 'Makefile').read_text()), f'LINUX={path}', release)
+    if (path / '.config').exists() or (path / 'include/config').exists():
+        raise KitError(
+            f'LINUX={path}: something was built in it: give a clean tree, or `make mrproper` there')
+    if TOP.is_relative_to(path):
+        raise KitError(f'LINUX={path}: this repository is inside it')
+    say(f'base: the unpacked tree {path}')
+    step('copy', ['cp', '-r', '--preserve=mode,timestamps,links', '--reflink=auto', path, TREE])
+    return 'an unpacked tree'
+
+
+def from_stable(url, release=None):
+    """The newest v7.3.y tag of a stable git tree; None where the network does not allow it."""
+    wanted = release or mainline()
+    try:
+        found = subprocess.run(['git', 'ls-remote', '--tags', url, glob_of(wanted)],
+                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                               timeout=20, check=False,
+                               env={**os.environ, 'GIT_TERMINAL_PROMPT': '0'}).stdout
+    except (subprocess.TimeoutExpired, OSError):
+        found = ''
+    tags = newest(re.findall(r'refs/tags/(\S+)$', found, re.M), wanted)
+    if not tags:
+        say(f'base: the stable git tree does not answer or has no v{wanted}.y, '
+            'going on without it')
+        return None
+    tag = tags[0]
+    git('init', '-q', TREE, cwd=TMP)
+    # as the user, whose configuration knows the way (proxy, keys)
+    status = step(
+        f'fetch {tag}',
+        ['git', '-C', TREE, 'fetch', '--depth=1', '--no-tags', url, f'refs/tags/{tag}'],
+        timeout=900,
+        check=False,
+        env={'GIT_TERMINAL_PROMPT': '0'},
+    )
+    if status == 0:
+        git('checkout', '-q', '--detach', 'FETCH_HEAD', cwd=TREE)
+        shutil.rmtree(TREE / '.git')    # the history is skipped: one commit
+        return f'{tag} of the stable tree'
+    shutil.rmtree(TREE)
+    return None
+
+
+def from_debian(release=None):
+    env, name, versions = debian_versions(release)
+    return from_package(env, name, versions[0])    # the newest
+
+
+def debian_versions(release=None):
+    """(environment for apt, name of the package of the source, its versions in the archive)"""
+    wanted = release or mainline()
+    name = f'linux-source-{".".join(wanted.split(".")[:2])}'
+    instead = f'give --linux /path of a v{wanted} tree' if release else \
+        f'make tree LINUX=/path of a v{wanted}.y tree'
+    for program in ('dpkg-deb', 'xz'):
+        if not shutil.which(program):
+            raise KitError(f'no {program} here to unpack {name} with: {instead}')
+    env = apt.private(name, ['trixie-backports'], instead=instead)
+    versions = [
+        line.split('|')[1].strip()
+        for line in output(['apt-cache', 'madison', name], env=env).splitlines()
+        if line.startswith(name) or f' {name} ' in line
+    ]
+    # 7.3.4-1 and 7.3.4-1~bpo13+1 are of 7.3.4
+    versions = [version for version in versions if is_release(version.split('-')[0], release)]
+    if not versions:
+        raise KitError(f'the Debian mirror has no {name} {release or ""} any more: {instead}')
+    return env, name, versions
+
+
+def from_package(env, name, version, *paths):
+    """Downloads and unpacks it, or only these files of the kernel."""
+    step(
+        f'download {name} {version}',
+        ['apt-get', 'download', f'{name}={version}'],
+        cwd=TMP,
+        env=env,
+        timeout=1800,
+    )
+    package = next(TMP.glob('*.deb'))
+    TREE.mkdir()
+    script = ('dpkg-deb --fsys-tarfile "$1" | tar -xO -f - "./usr/src/$2.tar.xz" | xz -dc -T0 |'
+              ' tar -x --no-same-owner --strip-components=1 -f - -C "$3" "${@:4}"')
+    step('unpack', ['bash', '-o', 'pipefail', '-c', script, 'sh', package, name, TREE,
+                    *(f'{name}/{path}' for path in paths)])
+    package.unlink()
+    if paths:
+        return f"Debian's {name} {version}"
+    # Debian's packaging ends .gitignore with `/*`: git would see no new file of the series
+    ignore = TREE / '.gitignore'
+    ignore.write_text(
+        re.sub(r'#\n# Debian packaging:.*\n(#.*\n)*#\n/\*\n!/debian/\n', '', ignore.read_text())
+    )
+    return f"Debian's {name} {version}"
+
+
+def package_reader():
+    """Reads files of Debian's package of the pinned version, downloaded when the first is asked
+    for; None of each when the archive does not have it any more."""
+    @functools.cache
+    def unpacked():
+        TMP.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(TREE, ignore_errors=True)
+        try:
+            env, name, versions = debian_versions(pinned()[0])
+            from_package(env, name, versions[0], *pinned()[1])
+        except KitError as error:
+            say(f'base: {error}')
+            return False
+        return True
+    return lambda path: (TREE / path).read_bytes() if unpacked() else None
+
+
+def commit(version):
+    """The tree as one commit in a new repository."""
+    git('init', '-q', TREE, cwd=TMP)
+    head = write_commit(version)
+    git('update-ref', '--no-deref', 'HEAD', head, cwd=TREE)
+    git('tag', 'base', head, cwd=TREE)
+    # keep the lower topics' branches right
+    for setting in ('rebase.updateRefs', 'rebase.autoSquash'):
+        git('config', setting, 'true', cwd=TREE)
+
+
+def write_commit(version, **env):
+    """The files of TREE as a commit whose id depends on nothing but them; env: of a git that writes
+    it elsewhere."""
+    progress = Progress('add to git')
+    # one by one: git add compares each file with all that the same command has added
+    for path in sorted(TREE.iterdir()):
+        if path.name != '.git':
+            progress.tick(path.name)
+            # a big file goes straight into a pack: 80,000 loose objects would be slower to write
+            # and packed behind the user's back later
+            git('-c', 'core.bigFileThreshold=1', '-c', 'core.compression=1',
+                'add', '-A', '-f', '--', path.name, cwd=TREE, env=env)
+    progress.done()
+    tree = git('write-tree', cwd=TREE, env=env).strip()
+    identity = {
+        f'GIT_{who}_{what.upper()}': value
+        for who in ('AUTHOR', 'COMMITTER')
+        for what, value in COMMITTER.items()
+    }
+    return git('commit-tree', tree, '-m', f'Linux {version}', cwd=TREE,
+               env={**identity, **env}).strip()
+
+
+def existing(path):
+    """linux/ is there: it must be a base of ours, and it is left alone."""
+    if git('rev-parse', '-q', '--verify', 'base^{commit}', check=False).returncode \
+            or not (LINUX / '.git').exists():
+        raise KitError(
+            'linux/ is there but has no tag `base`: move it away, `make tree` makes a new one')
+    version = version_of(git('show', 'base:Makefile'))
+    version_error(version, 'linux/ (tag base)')
+    if version != pinned()[0]:
+        say(f'base: note: linux/ has {version}, the series is written on {pinned()[0]}')
+    check_sums(version, base_file)
+    kept = ORIGIN.read_text() if ORIGIN.exists() else ''
+    if version != pinned()[0] and kept:    # BASE may list more files than before
+        preimages.find(kept)
+    if path and kept != str(Path(path).expanduser().resolve()):
+        raise KitError(
+            f'linux/ is there already, made from {kept or "another source"}: LINUX={path} would be '
+            'ignored; move linux/ away first')
+
+
+def main(linux=None, stable_git=None):
+    """linux: a tree that the base is taken from; stable_git: the URL of one."""
+    with Lock(BUILD / 'base'):    # two makes at once
+        if LINUX.exists() or LINUX.is_symlink():
+            existing(linux)
+            return
+        if TMP.exists():    # an interrupted run's
+            shutil.rmtree(TMP)
+        free = shutil.disk_usage(BUILD).free
+        if free < NEEDED:
+            raise KitError(
+                f'the base needs {NEEDED >> 30} GiB of disk in {TOP}, only {free / (1 << 30):.1f} '
+                f'GiB are free'
+            )
+        TMP.mkdir()
+        try:
+            make(linux, stable_git)
+        finally:
+            shutil.rmtree(TMP, ignore_errors=True)
+
+
+def stable_of_config():
+    return output(['git', 'config', 'series.stable'], cwd=TOP, check=False).stdout.strip()
+
+
+def unpack(path, stable, release=None):
+    """The source in TREE; (its version, where it is from)."""
+    if path:
+        source = from_linux(path, release)
+    else:
+        source = (stable and from_stable(stable, release)) or from_debian(release)
+    version = version_of((TREE / 'Makefile').read_text())
+    version_error(version, source, release)
+    return version, source
+
+
+def make(path, stable=None):
+    stable = stable or stable_of_config()
+    version, source = unpack(path, stable)
+    wanted = pinned()[0]
+    if version != wanted:
+        say(f'base: note: this is {version}, the series is written on {wanted}: git merges what '
+            'does not apply as it is')
+    check_sums(
+        version, lambda path: (TREE / path).read_bytes() if (TREE / path).is_file() else None
+    )
+    commit(version)
+    TREE.rename(LINUX)
+    if version != wanted:
+        preimages.find(path, stable, package_reader())
+    if path:
+        ORIGIN.write_text(str(Path(path).expanduser().resolve()))
+    say(f'base: linux/ is Linux {version}, {source}')

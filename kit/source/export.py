@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Write series/ from the branches of linux/, and BASE's list of the files they touch."""
+import os
+
+from kit.errors import KitError
+from kit.paths import LINUX, SERIES, TOP
+from kit.process import say
+from kit.source.git import git
+from kit.source.patches import patch_files, ranges
+from kit.source.pinned import base_text
+from kit.source.state import busy, exported, same_bytes, save_state, series_changed, uncommitted
+from kit.topics import order
+
+
+def put(path, content):
+    """Whole or not at all."""
+    new = path.with_name(f'{path.name}.new')
+    new.write_bytes(content)
+    os.replace(new, path)
+
+
+def main():
+    if not (LINUX / '.git').exists():
+        raise KitError('no linux/ here: make tree')
+    if busy():
+        raise KitError(f'a {busy()} is under way in linux/: finish or abort it first')
+    last = order()[-1]
+    parts = ranges()
+    beyond = git('log', '--format=%h %s', f'refs/heads/{last}..HEAD').splitlines()
+    if beyond:
+        raise KitError(
+            f'linux/ has commits beyond the branch {last} ({beyond[0]}): they belong to no topic; '
+            f'git -C linux branch -f {last} HEAD, or a new topic in series/order')
+    with exported() as (folder, names):
+        different = same_bytes(folder, names)
+        text = base_text(parts[-1][2])
+        if changed := series_changed(different):
+            raise KitError(
+                f'{changed[0]} has changed since linux/ was made from series/ (git pull, an edit) '
+                f'and export would undo that: '
+                'put series/ back (git stash), export, then merge the two'
+            )
+        for topic, files in names.items():
+            (SERIES / topic).mkdir(parents=True, exist_ok=True)
+            for name in files:
+                put(SERIES / topic / name, (folder / topic / name).read_bytes())
+            for path in patch_files(topic):
+                if path.name not in files:
+                    path.unlink()
+        if text != (TOP / 'BASE').read_text():
+            put(TOP / 'BASE', text.encode())
+            different.append('BASE')
+        save_state()
+    for name in different:
+        say(f'export: {name}')
+    files = uncommitted()
+    if files:
+        say(
+            f'export: note: uncommitted changes in linux/ are not exported '
+            f'({files[0]}{" …" if files[1:] else ""})'
+        )
+    say(
+        f'export: {sum(map(len, names.values()))} patches in series/, {len(different)} files '
+        f'changed'
+    )

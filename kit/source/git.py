@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""git, whatever the user's configuration, and worktrees of linux/."""
+import os
+import shutil
+from pathlib import Path
+
+from kit.paths import LINUX
+from kit.process import output, step
+
+# The fixed identity of commits that the scripts make, so that the same series gives the same commit
+# ids anywhere
+COMMITTER = {'name': 'v7.3.y series', 'email': 'series@localhost', 'date': '2026-01-01T00:00:00Z'}
+
+# A user's git configuration must change neither what is applied nor what is exported
+GIT_ENV = {
+    # for what git starts in a tree of another owner's, which reads no -c
+    'GIT_CONFIG_GLOBAL': str(Path(__file__).with_name('gitconfig')),
+    'GIT_CONFIG_NOSYSTEM': '1',
+    'GIT_ATTR_NOSYSTEM': '1',
+    'LC_ALL': 'C.UTF-8',
+    'GIT_COMMITTER_NAME': COMMITTER['name'],
+    'GIT_COMMITTER_EMAIL': COMMITTER['email'],
+    'GIT_EDITOR': 'false',
+}
+GIT_SET = [
+    'core.hooksPath=/dev/null',
+    'core.attributesFile=/dev/null',
+    'core.excludesFile=/dev/null',
+    'core.autocrlf=false',
+    'core.eol=lf',
+    'core.safecrlf=false',
+    'core.abbrev=auto',
+    'core.quotePath=true',
+    'core.fsmonitor=false',
+    'checkout.workers=0',    # as many as CPUs
+    'core.whitespace=',
+    'commit.gpgSign=false',
+    'tag.gpgSign=false',
+    'gc.auto=0',
+    'maintenance.auto=false',
+    'advice.detachedHead=false',
+    'color.ui=false',
+    'i18n.commitEncoding=utf-8',
+    'i18n.logOutputEncoding=utf-8',
+    'apply.whitespace=nowarn',
+    'am.keepcr=false',
+    'am.threeWay=false',
+    'am.messageId=false',
+    'mailinfo.scissors=false',
+    'rerere.enabled=false',
+    'merge.conflictStyle=merge',
+    'merge.renames=true',
+    'merge.directoryRenames=conflict',
+    'notes.displayRef=',
+    'log.showSignature=false',
+]
+
+# where another one was killed half-way, and is locked
+OVER_HALF = ['--force', '--force']
+
+
+def git_command(*arguments):
+    return ['git', *(word for setting in GIT_SET for word in ('-c', setting)), *map(str, arguments)]
+
+
+def git_env(**more):
+    # an outer git (a hook, rebase --exec) exports variables that would redirect ours: None removes
+    # them
+    return {**{name: None for name in os.environ if name.startswith('GIT_')}, **GIT_ENV, **more}
+
+
+def git(*arguments, cwd=None, env=None, check=True, stdin=None):
+    """git's stdout in linux/ (or cwd), whatever the user's configuration."""
+    return output(
+        git_command(*arguments),
+        cwd=cwd or LINUX,
+        env=git_env(**(env or {})),
+        check=check,
+        stdin=stdin,
+    )
+
+
+def prune():
+    git('worktree', 'prune')
+
+
+def remove(folder):
+    """A worktree that is not needed any more."""
+    shutil.rmtree(folder, ignore_errors=True)
+    prune()
+
+
+def whole(folder):
+    """Is it a work tree whose repository is there and knows it? git would take another one: that of
+    a folder above, or the worktree whose name it had before linux/ was made anew."""
+    own = folder / '.git'
+    if not own.exists():
+        return False
+    found = Path(git('rev-parse', '--absolute-git-dir', cwd=folder, check=False).stdout.strip())
+    known = found / 'gitdir'    # of a worktree
+    mine = Path(known.read_text().strip()) if known.exists() else found
+    return mine == own.resolve() and not git('cat-file', '-e', 'HEAD^{tree}', cwd=folder,
+                                             check=False).returncode
+
+
+def is_at(folder, commit):
+    return whole(folder) and git('rev-parse', 'HEAD', cwd=folder).strip() == commit
+
+
+def check_out(what, folder, commit):
+    """Moves a work tree of ours to the commit, whatever was changed in it."""
+    # of a checkout that was killed
+    lock = git('rev-parse', '--git-path', 'index.lock', cwd=folder).strip()
+    (folder / lock).unlink(missing_ok=True)
+    step(what, git_command('checkout', '-q', '--force', '--detach', commit), cwd=folder,
+         env=git_env())
+
+
+def whole_worktree(what, folder, commit):
+    """A worktree with all files of the commit; one that is there is moved to it."""
+    if whole(folder):
+        if not is_at(folder, commit):
+            check_out(f'{what}: checkout', folder, commit)
+        return
+    prune()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # under another name first: an interrupted checkout must not pass for a whole one
+    part = folder.with_name('linux.part')
+    shutil.rmtree(part, ignore_errors=True)
+    step(f'{what}: worktree',
+         git_command('worktree', 'add', '-q', *OVER_HALF, '--detach', part, commit),
+         cwd=LINUX, env=git_env())
+    git('worktree', 'move', part, folder)
+
+
+def sparse_worktree(folder, paths):
+    """A worktree of the base with only these files: enough for git am, linux/ stays as it is."""
+    remove(folder)
+    git('worktree', 'add', '--quiet', *OVER_HALF, '--no-checkout', '--detach', folder, 'base')
+    git('sparse-checkout', 'set', '--no-cone', '--stdin', cwd=folder,
+        stdin=''.join(f'/{path}\n' for path in sorted(paths)))
+    git('checkout', '--quiet', '--detach', 'base', cwd=folder)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The series as files: the patches below series/, and how git writes them."""
+import hashlib
+import re
+from email.header import decode_header, make_header
+from pathlib import Path
+
+from kit.errors import KitError
+from kit.paths import SERIES
+from kit.source.git import git
+from kit.topics import order
+
+
+def patch_files(topic):
+    return sorted((SERIES / topic).glob('[0-9][0-9][0-9][0-9]-*.patch'))
+
+
+def ranges():
+    """[(topic, from, to)] of the branches in linux/, which must be stacked in the order of
+    series/order."""
+    result, below = [], 'base'
+    for topic in order():
+        branch = f'refs/heads/{topic}'
+        if git('rev-parse', '-q', '--verify', branch, check=False).returncode:
+            raise KitError(
+                f'linux/ has no branch {topic}: create it on its first commit\'s parent, or take '
+                f'it out of series/order'
+            )
+        if git('merge-base', '--is-ancestor', below, branch, check=False).returncode:
+            raise KitError(f'branch {topic} does not stand on {below.removeprefix("refs/heads/")}: '
+                           f'rebase it there (series/order is the order)')
+        if git('rev-list', '--merges', '-n1', f'{below}..{branch}'):
+            raise KitError(
+                f'branch {topic} has a merge commit: rebase it, a series is a line of patches')
+        result.append((topic, below, branch))
+        below = branch
+    return result
+
+
+def format_patches(first, last, folder, *more, env=None):
+    """The commits of a range as files whose bytes depend on nothing but the commits."""
+    git(
+        '-c',
+        'diff.suppressBlankEmpty=false',
+        '-c',
+        'diff.noprefix=false',
+        '-c',
+        'diff.mnemonicPrefix=false',
+        '-c',
+        'diff.relative=false',
+        '-c',
+        'diff.orderFile=/dev/null',
+        '-c',
+        'diff.statGraphWidth=0',
+        '-c',
+        'diff.ignoreSubmodules=none',
+        '-c',
+        'format.encodeEmailHeaders=true',
+        '-c',
+        'format.mboxrd=false',
+        '-c',
+        'format.filenameMaxLength=64',
+        '-c',
+        'diff.dirstat=',
+        '-c',
+        'diff.wsErrorHighlight=none',
+        '-c',
+        'diff.colorMoved=no',
+        'format-patch',
+        '--zero-commit',
+        '--no-signature',
+        '--no-numbered',
+        '--full-index',
+        '--no-attach',
+        '--no-thread',
+        '--no-to',
+        '--no-cc',
+        '--no-from',
+        '--no-signoff',
+        '--no-base',
+        '--no-notes',
+        '--no-add-header',
+        '--no-cover-letter',
+        '--no-ext-diff',
+        '--no-textconv',
+        '--subject-prefix=PATCH',
+        '--suffix=.patch',
+        '--start-number=1',
+        '--find-renames=50%',
+        '--binary',
+        '--unified=3',
+        '--inter-hunk-context=0',
+        '--diff-algorithm=histogram',
+        '--indent-heuristic',
+        '--src-prefix=a/',
+        '--dst-prefix=b/',
+        '--no-relative',
+        '--submodule=short',
+        '-o',
+        folder,
+        *more,
+        f'{first}..{last}',
+        env=env,
+    )
+
+
+def write_series(folder, parts):
+    """series/'s patches as they would be exported, into a folder; {topic: [names]}."""
+    result = {}
+    for topic, first, last in parts:
+        target = Path(folder) / topic
+        target.mkdir(parents=True, exist_ok=True)
+        format_patches(first, last, target)
+        result[topic] = sorted(path.name for path in target.iterdir())
+    return result
+
+
+def digest(topic):
+    """One number for a topic's patches."""
+    total = hashlib.sha256()
+    for path in patch_files(topic):
+        content = path.read_bytes()
+        total.update(f'{path.name} {len(content)}\n'.encode() + content)
+    return total.hexdigest()
+
+
+def patch_subject(path):
+    """The subject of a patch file."""
+    match = re.search(
+        r'^Subject: (?:\[[^]]*\] )?(.*(?:\n[ \t].*)*)', path.read_text(errors='replace'), re.M
+    )
+    if not match:
+        return path.name
+    return ' '.join(str(make_header(decode_header(match[1]))).split())
+
+
+def files_of(paths):
+    """The files that patches name."""
+    found = set()
+    for path in paths:
+        for names in re.findall(r'^diff --git a/(\S+) b/(\S+)$', path.read_text(errors='replace'),
+                                re.M):
+            found.update(names)
+    return found

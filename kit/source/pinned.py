@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""BASE: the release that the series is written on, and the checksum of each file that it
+touches."""
+import hashlib
+import re
+
+from kit.errors import KitError
+from kit.paths import TOP
+from kit.process import say
+from kit.source.git import git
+
+# The touched files of the release in BASE, if linux/'s base is another one, and the series on them:
+# what git merges with, and does not collect as garbage
+PINNED, PREIMAGES = 'refs/series/pinned', 'refs/series/preimages'
+
+
+def version_of(makefile):
+    """7.3.4 from the text of the kernel's Makefile; the empty string when it is none."""
+    value = dict(
+        re.findall(r'^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *=[ \t]*(\S*)', makefile, re.M)
+    )
+    if not value.get('VERSION'):
+        return ''
+    return '.'.join(value.get(k) or '0' for k in ('VERSION', 'PATCHLEVEL', 'SUBLEVEL')) + value.get(
+        'EXTRAVERSION', ''
+    )
+
+
+def pinned():
+    """What BASE pins: the version, and {path: SHA-256}."""
+    try:
+        text = (TOP / 'BASE').read_text()
+    except OSError as error:
+        raise KitError(f'BASE: {error.strerror}')
+    version = re.search(r'^version (\S+)$', text, re.M)
+    if not version:
+        raise KitError('BASE: no line `version 7.3.y`')
+    return version[1], {
+        path: digest for digest, path in re.findall(r'^([0-9a-f]{64})  (\S.*)$', text, re.M)
+    }
+
+
+def mainline():
+    """7.3 of 7.3.4: the series is of its releases."""
+    return '.'.join(pinned()[0].split('.')[:2])
+
+
+def base_file(path, commit='base'):
+    """A file's bytes in a commit, None where it is absent."""
+    done = git('cat-file', 'blob', f'{commit}:{path}', check=False)
+    return None if done.returncode else done.stdout.encode('utf-8', 'surrogateescape')
+
+
+def check_sums(version, read):
+    """The files that the series touches must be those it is written on; for another 7.3.y `git am`
+    decides."""
+    wanted, sums = pinned()
+    for path, digest in sums.items():
+        content = read(path)
+        if content is not None and hashlib.sha256(content).hexdigest() == digest:
+            continue
+        what = (
+            'is missing from the base'
+            if content is None
+            else 'is not the one the series is written on (SHA-256 in BASE)'
+        )
+        if version == wanted:
+            raise KitError(f'{path} {what}: get an unaltered Linux {wanted}')
+        say(f'note: {path} {what}')
+
+
+def as_pinned(read):
+    """{path: bytes} of all files that BASE lists, or None when one is not the one meant."""
+    found = {}
+    for path, digest in pinned()[1].items():
+        content = read(path)
+        if content is None or hashlib.sha256(content).hexdigest() != digest:
+            return None
+        found[path] = content
+    return found
+
+
+def tag_of(version):
+    """v7.4 of 7.4.0, as there is no v7.4.0."""
+    return f'v{version.removesuffix(".0") if version.count(".") == 2 else version}'
+
+
+def touched(first, last, *more):
+    """Paths that a range of commits changes."""
+    return git(
+        '-c', 'core.quotePath=false', 'diff', '--no-renames', '--name-only', *more, first, last
+    ).splitlines()
+
+
+def base_text(last):
+    """BASE for a series that ends with this commit."""
+    sums = [(hashlib.sha256(content).hexdigest(), path) for path in touched('base', last)
+            if (content := base_file(path)) is not None]
+    comments = [line for line in (TOP / 'BASE').read_text().splitlines() if line.startswith('#')]
+    return '\n'.join([*comments, f'version {version_of(git("show", "base:Makefile"))}',
+                      *(f'{number}  {path}' for number, path in sums)]) + '\n'

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""linux/ of another release than the series is written on: what git needs to merge the patches.
+
+`git am --3way` merges with the files that a patch was made of: those of the release in BASE, and
+those that the patches before it have made of them. find() brings the first into linux/, as a commit
+of the touched files alone; preimages() of kit/source/apply.py makes the others by applying the
+series.
+"""
+import shutil
+from pathlib import Path
+
+from kit.paths import BUILD, LINUX
+from kit.process import say, step
+from kit.source.git import git
+from kit.source.pinned import PINNED, as_pinned, base_file, pinned, tag_of
+
+TMP = BUILD / 'pinned.tmp'
+
+
+def blob(commit, folder):
+    """A reader of the commit's files in a git tree."""
+    def read(path):
+        done = git('--no-optional-locks', 'cat-file', 'blob', f'{commit}:{path}', cwd=folder,
+                   check=False)
+        return None if done.returncode else done.stdout.encode('utf-8', 'surrogateescape')
+    return read
+
+
+def from_stable(url):
+    """Only these files are fetched, where the server allows that."""
+    git('init', '-q', TMP / 'git', cwd=TMP)
+    git('remote', 'add', 'origin', url, cwd=TMP / 'git')
+    tag, paths = tag_of(pinned()[0]), list(pinned()[1])
+    # as the user, whose configuration knows the way
+    if step(f'fetch files of {tag}', ['git', '-C', TMP / 'git', 'fetch', '-q', '--depth=1',
+                                      '--no-tags', '--filter=blob:none', 'origin',
+                                      f'refs/tags/{tag}'],
+            timeout=900, check=False, env={'GIT_TERMINAL_PROMPT': '0'}):
+        return None
+    if step(None, ['git', '-C', TMP / 'git', 'checkout', '-q', 'FETCH_HEAD', '--', *paths],
+            timeout=900, check=False, env={'GIT_TERMINAL_PROMPT': '0'}, log=TMP / 'log'):
+        return None
+    return as_pinned(lambda path: (TMP / 'git' / path).read_bytes())
+
+
+def sources(linux, stable, package):
+    """Where the files may be, nearest first."""
+    if linux and (Path(linux).expanduser() / '.git').exists():
+        folder, tag = Path(linux).expanduser().resolve(), tag_of(pinned()[0])
+        yield f'{tag} of {folder}', lambda: as_pinned(blob(tag, folder))
+    if stable:
+        yield 'the stable tree', lambda: from_stable(stable)
+    if package and not linux:
+        yield "Debian's package", lambda: as_pinned(package)
+
+
+def find(linux, stable=None, package=None):
+    """Brings the files into linux/, unless they are there; package: reads one of Debian's."""
+    if not pinned()[1] or as_pinned(lambda path: base_file(path, PINNED)):
+        return
+    shutil.rmtree(TMP, ignore_errors=True)
+    TMP.mkdir(parents=True)
+    try:
+        for where, read in sources(linux, stable, package):
+            if files := read():
+                keep(files)
+                say(f'base: the touched files of {pinned()[0]} are from {where}')
+                return
+    finally:
+        shutil.rmtree(TMP, ignore_errors=True)
+    say(f'base: note: no source has the files of {pinned()[0]}, so git cannot merge: LINUX= a git '
+        f'tree with the tag {tag_of(pinned()[0])}')
+
+
+def keep(files):
+    """A commit of these files alone."""
+    for path, content in files.items():
+        (TMP / 'files' / path).parent.mkdir(parents=True, exist_ok=True)
+        (TMP / 'files' / path).write_bytes(content)
+    env = {'GIT_DIR': str(LINUX / '.git'), 'GIT_WORK_TREE': str(TMP / 'files'),
+           'GIT_INDEX_FILE': str(TMP / 'index'),
+           **{f'GIT_AUTHOR_{what}': 'series@localhost' for what in ('NAME', 'EMAIL')}}
+    git('add', '-A', '-f', '.', cwd=TMP / 'files', env=env)
+    tree = git('write-tree', cwd=TMP / 'files', env=env).strip()
+    commit = git('commit-tree', tree, '-m', f'files of {pinned()[0]}', cwd=LINUX, env={
+        name: value for name, value in env.items() if name.startswith('GIT_AUTHOR')}).strip()
+    git('update-ref', PINNED, commit)

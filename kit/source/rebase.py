@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""python3 -m kit rebase TREE|VERSION: moves the series onto another release of Linux.
+
+TREE is a git tree (the release that its HEAD stands on) or an unpacked one. VERSION is X.Y.Z, or
+X.Y for its newest; it is looked for in the tree of --linux, the stable git tree, Debian's package.
+
+linux/ must be what series/ describes. The topics' branches are rebased with git, a patch whose
+change is there already is dropped and named, and series/ and BASE are written as by `make export`.
+A conflict stops in an ordinary `git rebase`: resolve it, `git rebase --continue`, `make export`.
+"""
+import re
+import shutil
+from pathlib import Path
+
+from kit.errors import KitError
+from kit.lock import Lock
+from kit.paths import BUILD, LINUX
+from kit.process import output, say
+from kit.source import base, export
+from kit.source.git import git, git_command, git_env
+from kit.source.patches import patch_files, ranges
+from kit.source.pinned import mainline, pinned, tag_of, version_of
+from kit.source.state import busy, corresponds, uncommitted
+from kit.topics import order
+
+# the bases of the last rebase: git keeps both
+NEXT, BEFORE = 'refs/series/next', 'refs/series/before'
+
+
+def release_of(path):
+    """The release that a tree's HEAD stands on; of one without tags what its Makefile says."""
+    found = git('--no-optional-locks', 'describe', '--tags', '--abbrev=0', '--match', 'v[0-9]*',
+                '--exclude', '*-rc*', 'HEAD', cwd=path, check=False).stdout.strip()
+    if found:
+        found = found.removeprefix('v')
+        return found if found.count('.') > 1 else f'{found}.0'    # no release after it
+    if not (path / 'Makefile').is_file():
+        raise KitError(f'{path}: no Makefile there: give a tree of Linux')
+    return version_of((path / 'Makefile').read_text())
+
+
+def asked(wanted, linux):
+    """(release, path or None)"""
+    if re.fullmatch(r'v?\d+\.\d+(\.\d+)?', wanted):
+        return wanted.removeprefix('v'), linux
+    path = Path(wanted).expanduser().resolve()
+    if not path.is_dir():
+        raise KitError(f'{wanted}: neither a folder nor a version such as {mainline()}.9')
+    return release_of(path), path
+
+
+def fetched(release, path, stable):
+    """The release as a commit in linux/; (commit, version)."""
+    shutil.rmtree(base.TMP, ignore_errors=True)
+    base.TMP.mkdir(parents=True)
+    try:
+        version, source = base.unpack(path, stable or base.stable_of_config(), release)
+        commit = base.write_commit(version, GIT_DIR=str(LINUX / '.git'),
+                                   GIT_WORK_TREE=str(base.TREE),
+                                   GIT_INDEX_FILE=str(base.TMP / 'index'))
+    finally:
+        shutil.rmtree(base.TMP, ignore_errors=True)
+    git('update-ref', NEXT, commit)
+    say(f'rebase: onto Linux {version}, {source}')
+    return commit, version
+
+
+def upstream_already(commit, subjects):
+    """[(topic, subject)] of patches whose change the commit has: taken back they apply to it."""
+    env = {'GIT_INDEX_FILE': str(BUILD / 'rebase.index')}
+    patches = [path for topic in order() for path in patch_files(topic)]
+    git('read-tree', commit, env=env)
+    try:
+        return [(path.parent.name, subject) for path, subject in zip(patches, subjects)
+                if not git('apply', '--reverse', '--check', '--cached', path, env=env,
+                           check=False).returncode]
+    finally:
+        (BUILD / 'rebase.index').unlink()
+
+
+def check():
+    """Nothing in linux/ may get lost, and nothing may be in the way."""
+    if not (LINUX / '.git').exists():
+        raise KitError('no linux/ here: make tree')
+    if not corresponds():
+        raise KitError('linux/ is not what series/ describes: make export or make tree first')
+    if files := uncommitted():
+        raise KitError(f'linux/ has uncommitted changes ({files[0]}): commit or stash them')
+
+
+def main(target, linux=None, stable_git=None):
+    with Lock(BUILD / 'tree'):
+        check()
+        commit, version = fetched(*asked(target, linux), stable_git)
+        if commit == git('rev-parse', 'base^{commit}').strip():
+            raise KitError(f'linux/ stands on this Linux {version} already')
+        subjects = all_subjects()
+        for topic, subject in upstream_already(commit, subjects):
+            say(f'rebase: {topic}: "{subject}" is in {tag_of(version)} already')
+        rebase(commit, version, subjects)
+    export.main()
+
+
+def all_subjects():
+    """Of the patches, in the order they apply."""
+    return git('log', '--reverse', '--format=%s', f'base..{ranges()[-1][2]}').splitlines()
+
+
+def rebase(commit, version, subjects):
+    """All branches, as they are stacked; the tag first, as the user may have to go on alone."""
+    before = git('rev-parse', 'base^{commit}').strip()
+    # what was resolved once is resolved again
+    git('config', 'rerere.enabled', 'true')
+    git('config', 'rerere.autoUpdate', 'true')
+    git('update-ref', BEFORE, before)
+    git('tag', '-f', 'base', commit)
+    (LINUX / '.git/series-origin').unlink(missing_ok=True)
+    done = output(
+        git_command('-c', 'rerere.enabled=true', '-c', 'rerere.autoUpdate=true', 'rebase',
+                    '--update-refs', '--empty=drop', '--onto', commit, before, order()[-1]),
+        cwd=LINUX, env=git_env(), check=False)
+    if done.returncode and not busy():
+        git('tag', '-f', 'base', before)
+        raise KitError((done.stderr or done.stdout).strip().splitlines()[0])
+    if done.returncode:
+        stopped(done.stdout + done.stderr, before)
+    after = all_subjects()
+    for subject in subjects:
+        if subject in after:
+            after.remove(subject)
+        else:
+            say(f'rebase: dropped "{subject}": {tag_of(version)} has it')
+    say(f'rebase: from {tag_of(pinned()[0])} to {tag_of(version)}')
+
+
+def stopped(text, before):
+    """One line on what to do now."""
+    where = re.findall(r'^CONFLICT .* in (\S+)$', text, re.M) or git(
+        'diff', '--name-only', '--diff-filter=U').splitlines()
+    subject = git('log', '-1', '--format=%s', 'REBASE_HEAD', check=False).stdout.strip()
+    raise KitError(
+        f'stopped at "{subject}"{f", conflict in {where[0]}" if where else ""}: in linux/ resolve '
+        f'it, `git add`, `git rebase --continue`, then `make export`; or go back with `git rebase '
+        f'--abort` and `git tag -f base {before[:12]}`')

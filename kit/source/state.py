@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Do linux/ and series/ say the same? What either holds that the other does not is protected."""
+import contextlib
+import shutil
+
+from kit.lock import Lock
+from kit.paths import BUILD, LINUX
+from kit.source.git import git
+from kit.source.patches import digest, patch_files, ranges, write_series
+from kit.source.pinned import base_file
+from kit.topics import order
+
+# Kept by `tree` and `export`: what linux/ and series/ were when they last were the same
+STATE = LINUX / '.git' / 'series-state'
+# The commits that `tree` has made of series/ last, on the branches or not yet
+MADE = 'refs/series/made'
+
+
+@contextlib.contextmanager
+def exported():
+    """A fresh folder with what `make export` would write now, and its names."""
+    with Lock(BUILD / 'export'):
+        folder = BUILD / 'export' / 'series'
+        shutil.rmtree(folder, ignore_errors=True)
+        yield folder, write_series(folder, ranges())
+        shutil.rmtree(folder)
+
+
+def same_bytes(folder, names):
+    """Does series/ hold exactly these patches? The names of those that differ, none when it
+    does."""
+    different = []
+    for topic, files in names.items():
+        old = {path.name: path for path in patch_files(topic)}
+        for name in sorted(set(files) | set(old)):
+            if (
+                name not in files
+                or name not in old
+                or (folder / topic / name).read_bytes() != old[name].read_bytes()
+            ):
+                different.append(f'series/{topic}/{name}')
+    return different
+
+
+def save_state():
+    tips = branches()
+    STATE.write_text(''.join(f'{topic} {tips[topic]} {digest(topic)}\n' for topic in order()))
+
+
+def load_state():
+    """{topic: (commit, digest of its patches)} when linux/ and series/ last were the same."""
+    try:
+        return {
+            topic: (commit, number)
+            for topic, commit, number in (line.split() for line in STATE.read_text().splitlines())
+        }
+    except (OSError, ValueError):
+        return {}
+
+
+def series_changed(different):
+    """Those of the differing files whose topic has changed in series/ (git pull, an edit) since
+    linux/ was made from it."""
+    changed = {topic for topic, (_, number) in load_state().items() if number != digest(topic)}
+    return [name for name in different if name.split('/')[1] in changed]
+
+
+def busy():
+    """An unfinished git operation in linux/, in words."""
+    for name, words in (
+        ('rebase-merge', 'git rebase'),
+        ('rebase-apply', 'git am or rebase'),
+        ('MERGE_HEAD', 'git merge'),
+        ('CHERRY_PICK_HEAD', 'git cherry-pick'),
+        ('REVERT_HEAD', 'git revert'),
+        ('BISECT_LOG', 'git bisect'),
+    ):
+        if (LINUX / '.git' / name).exists():
+            return words
+    return ''
+
+
+def uncommitted():
+    """Files of linux/ that git does not hold as they are."""
+    return [line[3:] for line in git('--no-optional-locks', 'status', '--porcelain',
+                                     '--untracked-files=all').splitlines()]
+
+
+def half_checked_out(name):
+    """Is this file as in the commits that `tree` has made? Then one that was killed wrote it."""
+    path = LINUX / name
+    return path.is_file() and path.read_bytes() == base_file(name, MADE)
+
+
+def own_work():
+    """One line on what linux/ holds that series/ does not and that must not be lost; '' when
+    nothing."""
+    if busy():
+        return f'a {busy()} is under way in linux/: finish or abort it'
+    head = git('symbolic-ref', '-q', '--short', 'HEAD', check=False).stdout.strip()
+    commit = git('rev-parse', 'HEAD').strip()
+    state, names = load_state(), order()
+    known = {git('rev-parse', 'base^{commit}').strip(), *(value[0] for value in state.values())}
+    different = []
+    for topic in dict.fromkeys([*names, *state]):
+        tip = git('rev-parse', '-q', '--verify', f'refs/heads/{topic}', check=False).stdout.strip()
+        if tip and tip not in known:
+            different.append(topic)
+    if (
+        not head
+        and commit not in known
+        and not git('for-each-ref', '--contains', commit, 'refs/heads', MADE).strip()
+    ):
+        return 'linux/ has a detached HEAD with commits on no branch: give them a branch'
+    if head and head not in names and head not in state and commit not in known:
+        return f'linux/ is on the branch {head}, which is no topic: check out {names[-1]}'
+    if different:
+        # a rebase that changed nothing but commit ids is no work
+        if not any(
+            git('rev-parse', '-q', '--verify', f'refs/heads/{name}', check=False).returncode
+            for name in names
+        ):
+            with exported() as (folder, written):
+                if not same_bytes(folder, written):
+                    different = []
+    if different:
+        return (
+            f'linux/ has commits that series/ has not (branch {", ".join(different)}): make '
+            f'export, or take them back')
+    files = [name for name in uncommitted() if not half_checked_out(name)]
+    if files:
+        return (
+            f'linux/ has uncommitted changes ({files[0]}{" …" if len(files) > 1 else ""}): '
+            f'commit or stash them')
+    return ''
+
+
+def elsewhere():
+    """What linux/ has checked out, in words, unless it is the last commit of the last topic."""
+    tip = git('rev-parse', '-q', '--verify', f'refs/heads/{order()[-1]}', check=False).stdout
+    commit = git('rev-parse', 'HEAD')
+    branch = git('symbolic-ref', '-q', '--short', 'HEAD', check=False).stdout.strip()
+    return '' if commit == tip else branch or commit[:12]
+
+
+def corresponds():
+    """Is linux/ what series/ describes, the last topic checked out, whatever is uncommitted?"""
+    head = git('symbolic-ref', '-q', '--short', 'HEAD', check=False).stdout.strip()
+    if busy() or head != order()[-1]:
+        return False
+    if unchanged():
+        return True
+    if set(order()) - set(branches()):
+        return False
+    with exported() as (folder, written):
+        if same_bytes(folder, written):
+            return False
+    save_state()
+    return True
+
+
+def branches():
+    """{branch of linux/: commit}"""
+    tips = git('for-each-ref', '--format=%(refname:short) %(objectname)', 'refs/heads').splitlines()
+    return dict(line.split() for line in tips)
+
+
+def unchanged():
+    """Are the branches and series/ what they were when they last were the same?"""
+    names, state, tips = order(), load_state(), branches()
+    return list(state) == names and all(
+        state[name] == (tips.get(name), digest(name)) for name in names)

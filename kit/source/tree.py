@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Make linux/ what series/ describes: the base and one branch per topic.
+
+`make tree` insists: it is an error when linux/ holds work that series/ does not. What run, test and
+other verbs stand on (keep) leaves such a linux/ as it is and says so. Those that take a tree of the
+user's, too, also leave another commit of series/ checked out (stay).
+"""
+from kit.errors import KitError
+from kit.lock import Lock
+from kit.paths import BUILD, LINUX
+from kit.process import say
+from kit.source.apply import applied
+from kit.source.git import git
+from kit.source.state import (
+    MADE,
+    corresponds,
+    elsewhere,
+    half_checked_out,
+    load_state,
+    own_work,
+    save_state,
+    unchanged,
+    uncommitted,
+)
+from kit.topics import order
+
+
+def main(keep=False, stay=False):
+    if not (LINUX / '.git').exists():
+        raise KitError('no linux/ here: make tree')
+    with Lock(BUILD / 'tree'):
+        synchronize(keep, stay)
+
+
+def synchronize(keep, stay):
+    """See above; one at a time."""
+    last = order()[-1]
+    if corresponds():
+        files = uncommitted()
+        if files:
+            say(
+                f'tree: linux/ is what series/ describes, plus uncommitted changes '
+                f'({files[0]}{" …" if files[1:] else ""})'
+            )
+        elif not keep:
+            say('tree: linux/ is what series/ describes')
+        return
+    work = own_work()
+    if work:
+        if keep:
+            say(f'tree: linux/ is used as it is: {work}')
+            return
+        raise KitError(work)
+    if stay and elsewhere() and unchanged():
+        say(f'tree: linux/ is used as it is, at {elsewhere()}; `make tree` goes back to {last}')
+        return
+    tips = applied()
+    # nothing of linux/ is lost by this: own_work() found all of it in series/ as it was, and git
+    # refuses to overwrite files unless a killed `tree` has written all that is uncommitted: asked
+    # again here, as applying takes time for an edit. If this one is killed on the way, the commits
+    # are known.
+    files = uncommitted()
+    force = ['--force'] if files and all(map(half_checked_out, files)) else []
+    git('update-ref', MADE, tips[last])
+    done = git('checkout', '--quiet', *force, '--detach', tips[last], check=False)
+    if done.returncode:
+        raise KitError(f'{done.stderr.strip().splitlines()[0]} (git checkout in linux/)')
+    old = [topic for topic in load_state() if topic not in tips]
+    git(
+        'update-ref',
+        '--stdin',
+        stdin=''.join(f'update refs/heads/{topic} {tip}\n' for topic, tip in tips.items())
+        + ''.join(f'delete refs/heads/{topic}\n' for topic in old),
+    )
+    git('symbolic-ref', 'HEAD', f'refs/heads/{last}')
+    save_state()
+    say(f'tree: linux/ is what series/ describes, on the branch {last}')

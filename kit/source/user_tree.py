@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""run, test and shell with --linux: a git tree of the user's, as it is, in the place of the series.
+
+The tree is only read: a clone below build/ gets its HEAD and what is uncommitted, and is built out
+of tree. "patched" is that; "base" is --base or the newest v7.3.y release that HEAD stands on.
+"""
+import re
+import shutil
+from pathlib import Path
+
+from kit.build.trees import ROOTS, state
+from kit.errors import KitError, fail
+from kit.lock import Lock
+from kit.paths import BUILD
+from kit.process import say
+from kit.source.git import check_out, git, is_at, whole
+from kit.source.pinned import mainline, version_of
+
+
+def read(path, *words):
+    """git's answer in the user's tree, which stays as it is."""
+    return git('--no-optional-locks', *words, cwd=path, check=False)
+
+
+def merge_base(path, named):
+    """What "base" is: the commit of that name, or the newest release below HEAD."""
+    if not named:
+        found = read(path, 'describe', '--tags', '--abbrev=0', '--match', f'v{mainline()}',
+                     '--match', f'v{mainline()}.[0-9]*', 'HEAD')
+        named = found.stdout.strip() or fail(
+            f'LINUX={path} stands on no v{mainline()}.y tag: say BASE=commit')
+    found = read(path, 'merge-base', 'HEAD', named)
+    if found.returncode:
+        raise KitError(f'BASE={named}: no such commit below HEAD of {path}')
+    return found.stdout.strip()
+
+
+def clone(path, folder, commit):
+    """The commit in a clone that shares the user's objects."""
+    if not whole(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        git('clone', '-q', '--shared', '--no-checkout', path, folder, cwd=path)
+    git('config', 'remote.origin.url', path, cwd=folder)
+    git('fetch', '-q', 'origin', '+HEAD:refs/own/head', cwd=folder)
+    # of a checkout that was killed, there is no index yet or a lock
+    if not is_at(folder, commit) or not (folder / '.git/index').exists() \
+            or (folder / '.git/index.lock').exists():
+        check_out(f'check out {commit[:12]} of {path}', folder, commit)
+
+
+def copy_uncommitted(path, folder):
+    """What git status says of the user's tree, in the clone too; nothing when it is there."""
+    if state(path) == state(folder):
+        return
+    git('reset', '-q', '--hard', cwd=folder)
+    git('clean', '-q', '-fd', cwd=folder)
+    changed = read(path, 'status', '--porcelain', '-z', '--no-renames', '-uall').stdout
+    for entry in filter(None, changed.split('\0')):
+        name = entry[3:]
+        if (path / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path / name, folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+def known(linux, what):
+    """(path, version, HEAD) of the user's tree; what: words for what is wanted."""
+    path = Path(linux).expanduser().resolve()
+    top = read(path, 'rev-parse', '--show-toplevel').stdout.strip() if path.is_dir() else ''
+    if not top or Path(top).resolve() != path:
+        raise KitError(f'LINUX={linux}: give the top of {what}')
+    version = version_of(read(path, 'show', 'HEAD:Makefile').stdout)
+    if not version:
+        raise KitError(f'LINUX={path}: its HEAD is no Linux')
+    return path, version, read(path, 'rev-parse', 'HEAD').stdout.strip()
+
+
+def dirty(path):
+    return ' and what is uncommitted' if re.search(
+        r'\S', read(path, 'status', '--porcelain').stdout) else ''
+
+
+def use_alone(linux):
+    """Makes a tree of any version what is built and booted; there is no base."""
+    path, version, head = known(linux, 'a git tree of Linux')
+    with Lock(BUILD / 'own'):
+        clone(path, BUILD / 'own/linux', head)
+        copy_uncommitted(path, BUILD / 'own/linux')
+    ROOTS.update(patched=BUILD / 'own')
+    say(f'{path}: Linux {version}, {head[:12]}{dirty(path)}')
+
+
+def use(linux, commit=None):
+    """Makes the tree at this path what is built and booted; commit: what "base" is."""
+    path, version, head = known(linux, f'a git tree of Linux {mainline()}.y')
+    below = merge_base(path, commit)
+    with Lock(BUILD / 'own'):
+        for name, commit in (('own', head), ('own-base', below)):
+            clone(path, BUILD / name / 'linux', commit)
+        copy_uncommitted(path, BUILD / 'own/linux')
+    # the series' tree goes on to give the programs that this one lacks
+    ROOTS.update(patched=BUILD / 'own', base=BUILD / 'own-base', series=ROOTS['patched'])
+    count = git('rev-list', '--count', f'{below}..{head}', cwd=path).strip()
+    say(f'{path}: Linux {version}, {count} commits above {below[:12]}{dirty(path)}')

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""python3 -m kit test --kselftest SUITE[:PROGRAM] [--linux PATH]: upstream's selftests in a guest,
+of any tree; no topic is involved.
+
+The kernel is built with the suite's own `config`. Without PROGRAM the guest runs everything that
+`make run_tests` of the suite runs.
+"""
+import re
+import shutil
+import tarfile
+from pathlib import Path
+
+from kit.build import kernel
+from kit.build.selftest import BELOW, install_headers, sources_of, suite_command
+from kit.build.trees import root, source, stamp_of
+from kit.errors import KitError, fail
+from kit.lock import Lock
+from kit.machines import load_machine
+from kit.paths import shown
+from kit.process import output, say, step
+from kit.source import user_tree
+from kit.test import results, verdict
+from kit.test.verdict import closing
+from kit.vm import guest
+from kit.vm.qemu import Options
+
+# what `make run_tests` runs; the rest is built and kept beside it
+RUN = ('TEST_GEN_PROGS', 'TEST_CUSTOM_PROGS', 'TEST_PROGS')
+MADE = ('TEST_GEN_PROGS', 'TEST_GEN_PROGS_EXTENDED', 'TEST_GEN_FILES', 'TEST_CUSTOM_PROGS')
+KEPT = ('TEST_PROGS', 'TEST_PROGS_EXTENDED', 'TEST_FILES')
+INTERPRETERS = {'sh', 'ash', 'busybox'}    # that the guest has
+SECONDS = 45      # kselftest's own limit of a program, unless its suite's `settings` say otherwise
+PATIENCE = 10     # an emulated CPU is slower
+SKIPS = [{'test': '', 'reason': 'the program says why'}]
+
+
+def asked(text):
+    """{suite: {programs}} of words SUITE[:PROGRAM]; no program: all."""
+    found = {}
+    for word in text.replace(',', ' ').split():
+        suite, _, program = word.strip('/').partition(':')
+        if not (source('patched') / BELOW / suite / 'Makefile').is_file():
+            raise KitError(f'no suite {suite} in {shown(source("patched"))}/{BELOW}')
+        found.setdefault(suite, set()).update({program} if program else set())
+    return found or fail('KSELFTEST= names no suite')
+
+
+def folder_of(arch):
+    """Where the suites are built."""
+    return root('patched') / 'build' / f'{arch}-kselftest'
+
+
+class Suite:
+    """A suite's folder in the tree, and what is built of it."""
+
+    def __init__(self, arch, name):
+        self.arch, self.machine, self.name = arch, load_machine(arch), name
+        self.source, self.top = source('patched') / BELOW / name, folder_of(arch)
+        self.made, self.log = self.top / name, self.top / f'{name.replace("/", "-")}.log'
+        self.made.mkdir(parents=True, exist_ok=True)
+        self.lists = self.read_lists()
+
+    def command(self, *goals):
+        return suite_command(self.machine, 'patched', self.name, self.top, *goals)
+
+    def read_lists(self):
+        """{variable of its Makefile: names}"""
+        names = dict.fromkeys((*MADE, *KEPT))
+        rule = '; '.join(f"echo 'list {name} $({name})'" for name in names)
+        command, env = self.command(f'--eval=kit-lists: ; @{rule}', 'kit-lists')
+        text = output(command, env=env)
+        found = dict(re.findall(r'^list (\w+) ?(.*)$', text, re.M))
+        return {name: [word.removeprefix(f'{self.made}/') for word in found.get(name, '').split()]
+                for name in names}
+
+    def programs(self):
+        """What is run of the whole suite."""
+        return list(dict.fromkeys(name for each in RUN for name in self.lists[each]))
+
+    def goals(self, wanted):
+        """Of programs that are compiled only these; a script may call any."""
+        compiled = {name for each in MADE for name in self.lists[each]}
+        known = compiled | {name for each in KEPT for name in self.lists[each]}
+        for name in sorted(wanted - known):
+            raise KitError(f'selftests/{self.name} has no program {name} (it has: '
+                           f'{" ".join(sorted(known)) or "none"})')
+        if wanted and wanted <= compiled:
+            return [self.made / name for name in sorted(wanted)]
+        return ['-k', 'all']
+
+    def build(self, goals):
+        """Builds; what cannot be built is not there then, nor anything of other sources."""
+        stamp = stamp_of(self.machine, self.name, sources_of(self.machine, 'patched'))
+        mark = self.made / '.stamp'
+        if not mark.exists() or mark.read_text() != stamp:
+            shutil.rmtree(self.made)
+            self.made.mkdir()
+            mark.write_text(stamp)
+        command, env = self.command(*goals)
+        if step(f'build {self.arch} selftests/{self.name}', command, log=self.log, env=env,
+                check=False):
+            say(f'selftests/{self.name} was not built whole: {shown(self.log)}')
+
+    def files(self):
+        """{name: path} of all that is there."""
+        found = {}
+        for names, folder in (MADE, self.made), (KEPT, self.source):
+            for name in (each for key in names for each in self.lists[key]):
+                path = folder / name
+                inside = path.rglob('*') if path.is_dir() else [path]
+                found |= {str(file.relative_to(folder)) if file.is_relative_to(folder)
+                          else file.name: file for file in inside if file.is_file()}
+        return found
+
+    def seconds(self):
+        """How long a program may take; 0: without a limit."""
+        settings = self.source / 'settings'
+        text = settings.read_text() if settings.is_file() else ''
+        found = re.search(r'^timeout=(\d+)$', text, re.M)
+        return PATIENCE * (int(found[1]) if found else SECONDS)
+
+
+def lacks(path):
+    """The interpreter that a script needs and the guest has not."""
+    with open(path, 'rb') as file:
+        first = file.readline(200)
+    if not first.startswith(b'#!'):
+        return ''
+    words = first[2:].decode(errors='replace').split()
+    name = Path(words[0]).name if words else 'sh'
+    if name == 'env' and len(words) > 1:
+        name = Path(next((word for word in words[1:] if not word.startswith('-')), '')).name
+    return '' if name in INTERPRETERS else name
+
+
+def command_of(suite, name):
+    seconds = suite.seconds()
+    limit = f'timeout {seconds} ' if seconds else ''
+    return f'(cd /tmp/kselftest/{suite.name} && {limit}./{name})'
+
+
+def tests_of(suite, wanted, files):
+    """(tests, {program: why it cannot be run})"""
+    tests, cannot = [], {}
+    for name in sorted(wanted) or suite.programs():
+        whole = f'{suite.name}:{name}'
+        if name not in files:
+            cannot[whole] = 'it was not built'
+        elif lack := lacks(files[name]):
+            cannot[whole] = f'the guest has no {lack}'
+        else:
+            tests.append({'name': whole, 'command': command_of(suite, name), 'tap': None,
+                          'skips': SKIPS, 'timeout': suite.seconds()})
+    return tests, cannot
+
+
+def pack(path, suites):
+    """suites: {name: {name in it: file}}, as an archive for the guest."""
+    part = path.with_suffix('.part')
+    with tarfile.open(part, 'w') as archive:
+        for suite, files in suites.items():
+            for name, file in sorted(files.items()):
+                archive.add(file, f'{suite}/{name}', recursive=False)
+    part.rename(path)
+    return path
+
+
+def prepared(arch, wanted):
+    """(tests, {program: why it cannot be run}, the archive)"""
+    top = folder_of(arch)
+    tests, cannot, packed = [], {}, {}
+    with Lock(top):
+        install_headers(load_machine(arch), arch, 'patched', top)
+        for name, programs in wanted.items():
+            suite = Suite(arch, name)
+            suite.build(suite.goals(programs))
+            files = packed[name] = suite.files()
+            more, lost = tests_of(suite, programs, files)
+            tests, cannot = [*tests, *more], {**cannot, **lost}
+        return tests, cannot, pack(top / 'kselftest.tar', packed)
+
+
+def main(kselftest, arch='x86_64', flavour='plain', linux='', cpus=0, iommu='', tell=None):
+    """tell: is given a results.Boot; returns the exit status."""
+    if linux:
+        user_tree.use_alone(linux)
+    wanted = asked(kselftest)
+    tests, cannot, archive = prepared(arch, wanted)
+    for name, why in cannot.items():
+        print(f'cannot run {name}: {why}')
+    if not tests:
+        raise KitError('nothing to run')
+    image = kernel.build(arch, f'{flavour}@{",".join(sorted(wanted))}', 'patched')
+    options, said = Options(cpus=cpus, iommu=iommu, append=guest.PATIENT), verdict.Report(tests)
+    # a program ends by its own limit before the guest is lost by this one
+    seconds = [test['timeout'] for test in tests]
+    options.limits.silence = max(seconds) + 60 if all(seconds) else 3600
+    options.limits.total = 7200
+    job = verdict.job_of(tests, 'mkdir /tmp/kselftest && tar -xf /job/kselftest.tar -C '
+                               '/tmp/kselftest')
+    label = f'{arch} {flavour}'
+    say(f'{label}: {len(tests)} test program(s)')
+    ended = guest.run_guest(arch, image, job, [archive], options, name=f'kselftest-{arch}',
+                            on_line=said.line)
+    counts = said.verdict()
+    if ended.status in (guest.LOST, guest.SPLAT):
+        print(f'FAILED {label}: {ended.message}\n{ended.detail}')
+        counts['failed'] += 1
+    print(f'{label} ({ended.accelerator}): {ended.seconds:.0f} s in all; {shown(ended.folder)}')
+    if tell:
+        tell(results.boot_of(label, arch, said, ended))
+    print(closing(counts))
+    return ended.status or (guest.FAILED if counts['failed'] else guest.OK)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""--results FILE: what tests gave, as KTAP (.ktap), JUnit's XML (.xml) or KernelCI's JSON (.json).
+
+JUnit's XML is written with the standard library: Debian's python3-junitparser belongs to Debian's
+Python alone. The JSON is what the kernel's own kunit_json makes of the KTAP.
+"""
+import re
+from collections import namedtuple
+from itertools import groupby
+from xml.etree import ElementTree
+
+from kit.errors import KitError
+from kit.paths import shown
+from kit.process import say
+from kit.test import verdict
+from kit.vm import guest
+
+# a guest and what its tests gave: report.Result
+Boot = namedtuple('Boot', 'kernel arch results')
+
+
+def boot_of(kernel, arch, results, ended):
+    """Boot of a report.Report and the guest's Outcome: a guest that was lost, or whose kernel
+    complained, is a failure of its own."""
+    found = results.results()
+    if ended.status in (guest.LOST, guest.SPLAT):
+        found.append(verdict.Result('guest', 'guest', verdict.FAILED, ended.message,
+                                   ended.detail.splitlines()))
+    return Boot(kernel, arch, found)
+
+
+def programs(boot):
+    """[(program, [Result])]"""
+    return [(name, list(several)) for name, several in groupby(
+        boot.results, key=lambda result: result.program)]
+
+
+def plain(text):
+    """A line for KTAP and XML: no control characters, and a # begins a directive."""
+    return re.sub(r'[^ -\x22\x24-\uffff]+', ' ', text).strip()
+
+
+def group(name, lines, good, number):
+    """A test with others below it: (the lines of these, one level deeper, then its own)."""
+    deeper = [f'    {line}' for line in lines]
+    return [*deeper, f'{"ok" if good else "not ok"} {number} {plain(name)}']
+
+
+def plan(name, count):
+    return ['KTAP version 1', f'# Subtest: {plain(name)}', f'1..{count}']
+
+
+def name_in(result):
+    """A result's name within its program: with the program's own name a parser would take it for
+    the end of the group."""
+    return plain(result.name) if plain(result.name) not in ('', plain(result.program)) \
+        else 'the program'
+
+
+def result_lines(number, result, name):
+    """A result, what was said about it before it."""
+    said = [plain(line) for line in ([result.why] if result.why else []) + list(result.log)]
+    word = 'not ok' if result.word == verdict.FAILED else 'ok'
+    skip = f' # SKIP {plain(result.why)}' if result.word == verdict.SKIPPED else ''
+    # a colon: no line of them is a result of its own
+    return [*(f'# : {line}' for line in said if line),
+            f'{word} {number} {name}{skip}']
+
+
+def good(results):
+    return all(result.word != verdict.FAILED for result in results)
+
+
+def ktap(boots):
+    """Boots, their programs, and what these gave, three levels."""
+    whole = ['KTAP version 1', f'1..{len(boots)}']
+    for number, boot in enumerate(boots, 1):
+        inside = programs(boot)
+        lines = plan(boot.kernel, len(inside))
+        for place, (name, several) in enumerate(inside, 1):
+            if [result.name for result in several] == [name]:
+                lines += result_lines(place, several[0], plain(name))
+                continue
+            below = plan(name, len(several))
+            for count, result in enumerate(several, 1):
+                below += result_lines(count, result, name_in(result))
+            lines += group(name, below, good(several), place)
+        whole += group(boot.kernel, lines, good(boot.results), number)
+    return '\n'.join([*whole, ''])
+
+
+def junit(boots):
+    """A suite for each boot; of a test the class is its program."""
+    top = ElementTree.Element('testsuites')
+    for boot in boots:
+        words = [result.word for result in boot.results]
+        suite = ElementTree.SubElement(top, 'testsuite', {
+            'name': boot.kernel, 'tests': str(len(words)),
+            'failures': str(words.count(verdict.FAILED)),
+            'skipped': str(words.count(verdict.SKIPPED))})
+        for result in boot.results:
+            case = ElementTree.SubElement(suite, 'testcase', {
+                'classname': plain(result.program), 'name': name_in(result)})
+            if result.word == verdict.FAILED:
+                failure = ElementTree.SubElement(case, 'failure', {'message': plain(result.why)})
+                failure.text = '\n'.join(map(plain, result.log))
+            elif result.word == verdict.SKIPPED:
+                ElementTree.SubElement(case, 'skipped', {'message': plain(result.why)})
+    ElementTree.indent(top)
+    return ElementTree.tostring(top, encoding='unicode', xml_declaration=True) + '\n'
+
+
+def kernelci(boots):
+    parsed, _ = verdict.parse(ktap(boots).splitlines())
+    import kunit_json  # report.parse() has found its folder
+    archs = sorted({boot.arch for boot in boots})
+    return kunit_json.get_json_result(parsed, kunit_json.Metadata(arch=' '.join(archs))) + '\n'
+
+
+WRITERS = {'.ktap': ktap, '.xml': junit, '.json': kernelci}
+
+
+def write(path, boots):
+    try:
+        path.write_text(WRITERS[path.suffix](boots), encoding='utf-8')
+    except OSError as error:
+        raise KitError(f'{path}: {error.strerror}')
+    say(f'results: {shown(path)}')

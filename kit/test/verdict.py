@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What tests said in a guest: shown as it comes, then judged with the kernel's own KTAP parser."""
+import re
+import sys
+import time
+from collections import Counter, namedtuple
+from pathlib import Path
+
+from kit.build.trees import ROOTS
+from kit.errors import KitError
+from kit.paths import LINUX
+
+MARK = re.compile(r'## (begin|end) (\d+)(?: (\d+))?$')
+RESULT = re.compile(r'(ok|not ok) \d+ (?:- )?(.*?)( # SKIP.*)?$')
+EXIT_SKIPPED = 4
+TIMED_OUT = 124, 143    # exit statuses of timeout; the second is busybox's
+HEADER = re.compile(r'K?TAP version \d+$')
+
+PASSED, FAILED, SKIPPED = 'passed', 'failed', 'skipped'
+# one thing that a program tested; log: lines of its output
+Result = namedtuple('Result', 'program name word why log')
+
+# A program that speaks no KTAP: its exit status is the result.
+PLAIN = r"""plain() {
+	name=$1; shift
+	echo "TAP version 13"; echo "1..1"
+	{ "$@" 2>&1; echo "$?" > /tmp/status; } | tee /tmp/said | sed 's/^/# /'
+	code=$(cat /tmp/status)
+	# powerpc's harness ends with 0 then
+	grep -q '^skip: ' /tmp/said && code=4
+	case $code in
+	0) echo "ok 1 $name";;
+	4) echo "ok 1 $name # SKIP";;
+	*) echo "not ok 1 $name"; false;;
+	esac
+}"""
+
+
+def command_of(test):
+    name = test['name']
+    if 'command' in test:
+        return test['command']
+    if 'kunit' in test:
+        folder = f'/sys/kernel/debug/kunit/{name}'
+        return (f'if [ -d {folder} ]; then echo 1 > {folder}/run && cat {folder}/results; '
+                f'else echo "no KUnit suite {name}"; false; fi')
+    plain = '' if test.get('tap', True) else f'plain {name} '
+    file = f'/job/{test["file"] if "file" in test else Path(test["program"]).name}'
+    if file.endswith('.ko'):
+        file = f'insmod {file}'
+    words = test.get('environment', ''), f'{plain}{file}', test.get('arguments', '')
+    return ' '.join(filter(None, words))
+
+
+def job_of(tests, first='[ ! -e /job/keep_vm ] || /job/keep_vm'):
+    """The shell script that runs the tests one after the other, each between two marks; first: what
+    it begins with."""
+    lines = ['#!/bin/sh', 'cd /tmp', PLAIN, first]
+    for number, test in enumerate(tests):
+        # the end on a line of its own even after output that does not end in one
+        lines += [f'echo "## begin {number}"', command_of(test),
+                  f'code=$?; echo; echo "## end {number} $code"']
+    return '\n'.join([*lines, 'exit 0', ''])
+
+
+def closing(counts):
+    return ', '.join(f'{counts[word]} {word}' for word in (PASSED, FAILED, SKIPPED))
+
+
+class Report:
+    """Prints each result as it comes, then counts."""
+
+    def __init__(self, tests):
+        self.tests = tests
+        self.output = [None] * len(tests)    # lines; None = did not start
+        self.code = [None] * len(tests)
+        self.current, self.since = None, 0
+
+    def line(self, text):
+        mark, now = MARK.match(text), time.monotonic()
+        if mark and mark[1] == 'begin':
+            self.current, self.since = int(mark[2]), now
+            self.output[self.current] = []
+        elif mark:
+            self.code[int(mark[2])] = int(mark[3])
+            self.current = None
+        elif self.current is not None:
+            self.output[self.current].append(text)
+            if found := RESULT.match(text.strip()):
+                word, name = 'skip' if found[3] else found[1], self.tests[self.current]['name']
+                print(f'  {word:6} {now - self.since:6.1f} s  {name}: {found[2]}{found[3] or ""}',
+                      flush=True)
+                self.since = now
+
+    def results(self):
+        """[Result] of all programs."""
+        return [result for given in zip(self.tests, self.output, self.code)
+                for result in results_of(*given)]
+
+    def verdict(self):
+        """Counter of passed, failed, skipped; says why of each failure."""
+        found = self.results()
+        for result in found:
+            if result.word == FAILED:
+                print(f'FAILED {title(result)}: {result.why}',
+                      *(f'    {text}' for text in result.log), sep='\n')
+        return Counter(result.word for result in found)
+
+
+def title(result):
+    same = result.name == result.program
+    return result.program if same else f'{result.program}: {result.name}'
+
+
+class Failing(Report):
+    """Of the base kernel, whose tests have to fail as topic.toml says (`base`): in what the test or
+    the console said is what shows the bug."""
+
+    def verdict_of(self, console):
+        """Counter of passed and failed, with a line for each test."""
+        counts = Counter()
+        for test, lines in zip(self.tests, self.output):
+            name, text = test['name'], '\n'.join([*(lines or []), console])
+            found = re.search(test['base'], text)
+            counts['passed' if found else 'failed'] += 1
+            if found:
+                line = text[text.rfind('\n', 0, found.start()) + 1:].partition('\n')[0]
+                print(f'  ok     {name} fails on the base: {line.strip()}', flush=True)
+            else:
+                print(f'FAILED {name}: nothing on the base is like base = {test["base"]!r}',
+                      *(f'    {line}' for line in (lines or [])[-10:]), sep='\n')
+        return counts
+
+
+def parse(lines):
+    """The kernel's own parser; linux/ stays as it is."""
+    sys.dont_write_bytecode = True
+    # linux/'s, or that of the only tree that is there
+    top = LINUX if (LINUX / 'Makefile').exists() else ROOTS['patched'] / 'linux'
+    folder = str(top / 'tools/testing/kunit')
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        from kunit_parser import TestStatus, parse_run_tests
+        from kunit_printer import null_printer
+    except ImportError as error:
+        raise KitError(f'the KTAP parser of this kernel is too old ({error}): make tree')
+    return parse_run_tests(lines, null_printer), TestStatus
+
+
+def leaves(parsed):
+    """(path, test) of all tests that have none below them."""
+    todo = [(test.name, test) for test in parsed.subtests]
+    while todo:
+        path, test = todo.pop(0)
+        if test.subtests:
+            todo[:0] = [(f'{path}.{each.name}', each) for each in test.subtests]
+        else:
+            yield path, test
+
+
+def judge(test, lines, code):
+    """(passed, skipped, [(name, why it failed, log)]) of a test's output and exit status."""
+    found = results_of(test, lines, code)
+    words = [result.word for result in found]
+    return (words.count(PASSED), words.count(SKIPPED),
+            [(title(result), result.why, result.log) for result in found if result.word == FAILED])
+
+
+def results_of(test, lines, code):
+    """[Result] of a test's output and exit status."""
+    name = test['name']
+
+    def whole(word, why, log=()):
+        return Result(name, name, word, why, list(log))
+
+    if lines is None:
+        return [whole(FAILED, 'did not run')]
+    if code is None:
+        return [whole(FAILED, 'did not end', lines[-10:])]
+    if test.get('tap', True) is None and not any(HEADER.match(line.strip()) for line in lines):
+        return [of_status(whole, code, lines)]
+    parsed, status = parse(lines)
+    found = [of_leaf(test, status, path, each) for path, each in leaves(parsed)]
+    failed = [result for result in found if result.word == FAILED]
+    if code == EXIT_SKIPPED and not found:
+        return [of_status(whole, code, lines) if test.get('tap', True) is None
+                else whole(FAILED, 'skipped', lines[-10:])]
+    errors = parsed.counts.errors
+    if errors or code and not failed or not found:
+        found.append(whole(FAILED, f'exit status {code}, {errors} error(s) in its KTAP',
+                           lines[-10:]))
+    return found
+
+
+def of_status(whole, code, lines):
+    """The Result of a program that speaks no KTAP, or says there that it tests nothing."""
+    if code == EXIT_SKIPPED:
+        return whole(SKIPPED, next((line for line in reversed(lines) if line.strip()), ''))
+    if code:
+        why = 'timed out' if code in TIMED_OUT else f'exit status {code}'
+        return whole(FAILED, why, lines[-10:])
+    return whole(PASSED, '')
+
+
+def of_leaf(test, status, path, each):
+    """The Result of one line of KTAP."""
+    name, log, path = test['name'], list(each.log), path or 'a result that is missing'
+    if each.status == status.SUCCESS:
+        return Result(name, path, PASSED, '', log)
+    if each.status != status.SKIPPED:
+        return Result(name, path, FAILED, each.status.name.lower().replace('_', ' '), log)
+    reasons = [skip['reason'] for skip in test.get('skips', []) if re.search(skip['test'], path)]
+    if reasons:
+        return Result(name, path, SKIPPED, each.skip_reason or reasons[0], log)
+    return Result(name, path, FAILED, f'skipped without a reason in a topic.toml: '
+                  f'{each.skip_reason}', log)

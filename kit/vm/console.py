@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A guest's console: which of its lines fail a run, and files that are read while they grow."""
+import datetime
+import re
+
+from kit.errors import KitError
+from kit.machines import archs
+from kit.paths import GUEST, shown
+
+
+def read(path):
+    try:
+        return path.read_text(errors='replace')
+    except OSError:
+        return ''
+
+
+def numbered_lines(path):
+    """(number, line) of those that are no comment; a missing file is an error."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise KitError(f'{shown(path)}: {error.strerror}')
+    return [(number, line) for number, line in enumerate(lines, 1)
+            if line.strip() and not line.startswith('#')]
+
+
+def compiled(where, text):
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise KitError(f'{where}: {error}')
+
+
+def exception(where, line):
+    """(architecture, expression, reason, last day) of a line of splats.allowed."""
+    parts = [part.strip() for part in line.split(' | ')]
+    if len(parts) != 5 or not all(parts):
+        raise KitError(f'{where}: not ARCH | REGEX | REASON | LINK | YYYY-MM-DD')
+    if parts[0] not in archs():
+        raise KitError(f'{where}: no architecture {parts[0]}')
+    try:
+        expiry = datetime.date.fromisoformat(parts[4])
+    except ValueError:
+        raise KitError(f'{where}: no date: {parts[4]}')
+    return parts[0], compiled(where, parts[1]), parts[2], expiry
+
+
+def exceptions(folder=GUEST):
+    """{place: exception()}"""
+    found = [(f'guest/splats.allowed:{number}', line)
+             for number, line in numbered_lines(folder / 'splats.allowed')]
+    return {where: exception(where, line) for where, line in found}
+
+
+def expired(folder=GUEST, today=None):
+    """Exceptions whose day has passed, one a line: `make check` fails, and boots of that
+    architecture count what they allowed as a splat again."""
+    today = today or datetime.date.today()
+    return [f'{where}: expired on {expiry} ({arch}): {reason}'
+            for where, (arch, _, reason, expiry) in exceptions(folder).items() if expiry < today]
+
+
+def splat_rules(arch, expected=(), folder=GUEST, today=None):
+    """(what fails a run, what is allowed on this architecture or expected of this boot's tests)."""
+    bad = [compiled(f'guest/splats:{number}', line)
+           for number, line in numbered_lines(folder / 'splats')]
+    if not bad:
+        raise KitError('guest/splats has no pattern')
+    today = today or datetime.date.today()
+    allowed = [rule for its_arch, rule, _, expiry in exceptions(folder).values()
+               if its_arch == arch and expiry >= today]
+    return bad, [*allowed, *(compiled('splats', text) for text in expected)]
+
+
+def splats(text, rules):
+    bad, allowed = rules
+    return [line.rstrip() for line in text.splitlines()
+            if any(rule.search(line) for rule in bad)
+            and not any(rule.search(line) for rule in allowed)]
+
+
+def tail(path, lines=15):
+    return '\n'.join(f'  {line}' for line in read(path).splitlines()[-lines:])
+
+
+class Follow:
+    """Complete new lines of a growing file."""
+
+    def __init__(self, path):
+        self.path, self.offset, self.rest = path, 0, b''
+
+    def lines(self):
+        try:
+            with open(self.path, 'rb') as file:
+                file.seek(self.offset)
+                data = file.read()
+        except OSError:
+            return []
+        self.offset += len(data)
+        *whole, self.rest = (self.rest + data).split(b'\n')
+        return [line.decode(errors='replace').rstrip('\r') for line in whole]
+
+
+def size(path):
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

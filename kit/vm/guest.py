@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Boots a guest in QEMU, runs a job in it and says how that ended.
+
+The console, the job's output (results) and its exit status leave the guest on three different ways
+and end in a folder of build/results/. Boot, job and shutdown have time limits of their own; a guest
+that exceeds one, or ends without an exit status, is lost, which is not the same as a failed test.
+"""
+import ctypes
+import dataclasses
+import datetime
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from kit.errors import KitError
+from kit.machines import load_machine
+from kit.paths import BUILD, shown
+from kit.process import Progress, say
+from kit.vm import console, initrd
+from kit.vm.console import read, size
+from kit.vm.qemu import Limits, Options, command_line, host_is, need
+
+OK, FAILED, LOST, SPLAT = 0, 1, 2, 3    # exit statuses of whoever boots a guest
+RESULTS = BUILD / 'results'
+# A busy host has held four vCPUs up for more than half a minute, and by default Linux calls that a
+# lockup: what hangs, hangs for longer.
+PATIENT = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
+KEPT = 40                               # folders there
+
+
+@dataclasses.dataclass
+class Outcome:
+    """How a guest ended."""
+    status: int             # OK, FAILED, LOST, SPLAT
+    message: str            # one line
+    detail: str             # what the console says about it
+    code: int | None        # the job's exit status
+    accelerator: str
+    folder: Path
+    seconds: float
+    boot_seconds: float | None
+    lockdep: bool | None    # did it still watch the locks at the end? None: not in this kernel
+
+    def results(self):
+        return read(self.folder / 'results')
+
+
+def die_with_parent():
+    """In the child: QEMU must not outlive the program, however that ends."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)    # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def in_use(folder):
+    """Is the program still there that made the folder?"""
+    return Path('/proc', folder.name.rpartition('-')[2].partition('.')[0]).exists()
+
+
+def new_folder(name):
+    """A folder for one boot; the oldest ones go."""
+    try:
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        for old in sorted(path for path in RESULTS.iterdir() if path.is_dir())[:-KEPT]:
+            if not in_use(old):
+                shutil.rmtree(old, ignore_errors=True)
+        folder = RESULTS / f'{datetime.datetime.now():%Y%m%d-%H%M%S}-{name}-{os.getpid()}'
+        for number in range(1000):
+            try:
+                path = folder if not number else folder.with_name(f'{folder.name}.{number}')
+                path.mkdir()
+                return path
+            except FileExistsError:
+                continue
+    except OSError as error:
+        raise KitError(f'{shown(RESULTS)}: {error.strerror}')
+    raise KitError(f'{shown(RESULTS)}: no free name')
+
+
+class Heard:
+    """What a running guest has said so far, and when."""
+
+    def __init__(self, folder, start):
+        self.folder, self.start, self.last = folder, start, start
+        self.results = console.Follow(folder / 'results')
+        self.status = console.Follow(folder / 'status')
+        self.sizes = None
+        self.up = self.ended = self.code = self.lockdep = None
+
+    def listen(self, now, on_line):
+        for line in self.status.lines():
+            if line == 'up':
+                self.up = self.last = now
+            elif line.startswith('debug_locks '):
+                self.lockdep = line.split()[1] == '1'
+            elif line.startswith('exit '):
+                self.code, self.ended = int(line.split()[1]), now
+        for line in self.results.lines():
+            if on_line:
+                on_line(line)
+        sizes = size(self.folder / 'console'), size(self.folder / 'results')
+        if sizes != self.sizes:
+            self.sizes, self.last = sizes, now
+
+    def overdue(self, now, limits):
+        """Which limit the guest has exceeded, in words."""
+        if self.up is None:
+            late = now - self.start > limits.boot
+            return f'did not reach its init within {limits.boot} s' if late else None
+        if self.ended is not None:
+            late = now - self.ended > limits.shutdown
+            return f'did not power off within {limits.shutdown} s' if late else None
+        if now - self.up > limits.total:
+            return f'did not finish its job within {limits.total} s'
+        if now - self.last > limits.silence:
+            return f'was silent for {limits.silence} s'
+        return None
+
+
+def why_lost(heard, text, folder, status):
+    """A guest that ended by itself without an exit status."""
+    if 'Kernel panic' in text:
+        return 'panicked'
+    if not heard.up:
+        said = read(folder / 'qemu').strip()[-200:] or f'exit status {status}'
+        return f'ended before its init ran (QEMU: {said})'
+    return 'ended without an exit status'
+
+
+def judge(lost, code, found, folder):
+    """(status, message, detail): lost, then splats, then the job's own exit status."""
+    where = shown(folder / 'console')
+    if lost:
+        return LOST, f'guest lost: it {lost}; console: {where}', console.tail(folder / 'console')
+    if found:
+        return (SPLAT, f'kernel splat, {len(found)} line(s) on the console: {where}',
+                '\n'.join(f'  {line}' for line in found[:10]))
+    if code:
+        return (FAILED, f'the job failed with exit status {code}; '
+                f'its output: {shown(folder / "results")}', '')
+    return OK, 'ok', ''
+
+
+def watch(words, folder, limits, rules, what=None, on_line=None):
+    """Starts QEMU (words), follows the guest within the limits, and judges."""
+    (folder / 'command').write_text(shlex.join(words) + '\n')
+    progress, start, lost = Progress(what) if what else None, time.monotonic(), None
+    heard = Heard(folder, start)
+    with open(folder / 'qemu', 'wb') as said:
+        qemu = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=said,
+                                stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
+    try:
+        while not lost:
+            gone = qemu.poll() is not None    # before the files are read for the last time
+            now = time.monotonic()
+            heard.listen(now, on_line)
+            if gone:
+                break
+            lost = heard.overdue(now, limits)
+            if progress:
+                progress.tick('' if heard.up else '(booting)')
+            time.sleep(0.05)
+    finally:
+        qemu.kill()
+        qemu.wait()
+    seconds, text = time.monotonic() - start, read(folder / 'console')
+    if heard.code is None and not lost:
+        lost = why_lost(heard, text, folder, qemu.returncode)
+    if shutil.disk_usage(folder).free < 1 << 20:    # QEMU goes on without what it could not write
+        lost = 'ran with no space left on the disk'
+    accelerator = words[words.index('-accel') + 1] if '-accel' in words else ''
+    boot = heard.up and heard.up - start
+    if progress:
+        progress.done(f'({accelerator}{f", boot {boot:.1f} s" if boot else ""})')
+    verdict = judge(lost, heard.code, console.splats(text, rules), folder)
+    return Outcome(*verdict, heard.code, accelerator, folder, seconds, boot, heard.lockdep)
+
+
+def kvm_works(arch, machine, image):
+    """KVM only when a guest reached its init with it: an openable /dev/kvm proves nothing."""
+    if not host_is(machine) or not os.access('/dev/kvm', os.R_OK | os.W_OK):
+        return False
+    flags = re.search(r'^flags\s*:.*\b(vmx|svm)\b', read(Path('/proc/cpuinfo')), re.M)
+    if machine['host'] == 'x86_64' and not flags:
+        return False
+    boot_id = read(Path('/proc/sys/kernel/random/boot_id')).strip()
+    verdict = BUILD / f'kvm-{machine["host"]}-{boot_id}'    # tried once per boot of the host
+    if not verdict.exists():
+        folder = new_folder('kvm-probe')
+        whole = initrd.with_job(machine, folder, {'run': b'#!/bin/sh\nexit 0\n'})
+        options = Options(limits=Limits(boot=8, silence=8, total=8, shutdown=8))
+        words = command_line(machine, 'kvm', image, whole, options, FILE)
+        ended = watch(words, folder, options.limits, console.splat_rules(arch))
+        verdict.write_text('yes' if ended.status == OK else 'no')
+    return verdict.read_text() == 'yes'
+
+
+FILE = 'file,id=console,path=console'    # where the console goes
+
+
+def accelerator_for(arch, machine, image, options):
+    if options.icount:
+        return 'tcg,thread=single'
+    return 'kvm' if kvm_works(arch, machine, image) else 'tcg,thread=multi'
+
+
+def run_guest(arch, image, job, files=(), options=None, name='guest', what=None, on_line=None):
+    """Boots the image, runs the job (a script's text or path) next to the files; the Outcome.
+
+    on_line is called with each line of the job's output as it comes.
+    """
+    machine, options, image = load_machine(arch), options or Options(), image.resolve()
+    need(machine)
+    rules = console.splat_rules(arch, options.splats)
+    accelerator = accelerator_for(arch, machine, image, options)
+    folder = new_folder(name)
+    try:
+        inside = {'run': job.read_bytes() if isinstance(job, Path) else job.encode()}
+        for file in map(Path, files):
+            inside[file.name] = file.read_bytes()
+        whole = initrd.with_job(machine, folder, inside)
+        config = Path(str(image).removesuffix(machine['image'])) / '.config'
+        if config.exists():
+            shutil.copy(config, folder / 'config')
+        words = command_line(machine, accelerator, image, whole, options, FILE)
+        return watch(words, folder, options.limits, rules, what, on_line)
+    except OSError as error:
+        raise KitError(f'{error.filename or shown(folder)}: {error.strerror}')
+
+
+def shell(arch, image, options, share='', gdb=False):
+    """The guest's console on this terminal; returns QEMU's exit status."""
+    machine = load_machine(arch)
+    need(machine)
+    accelerator = accelerator_for(arch, machine, image, options)
+    folder = new_folder(f'shell-{arch}')
+    rows, columns = os.popen('stty size 2>/dev/null').read().split() or ('', '')
+    options.append += f' ROWS={rows} COLS={columns}' if rows else ''
+    if share:
+        options.qemu += ['-fsdev', f'local,id=share,path={share},security_model=none',
+                         '-device', 'virtio-9p-pci,fsdev=share,mount_tag=share']
+        say(f'{share} is /share in the guest')
+    if gdb:
+        options.append += ' nokaslr'
+        options.qemu += ['-S', '-gdb', 'tcp:127.0.0.1:1234']
+        symbols = str(image).removesuffix(machine['image']) + 'vmlinux'
+        say(f'waiting: gdb {shown(symbols)} -ex "target remote :1234"')
+    words = command_line(machine, accelerator, image, initrd.system(machine), options,
+                         'stdio,id=console,mux=on,signal=off,logfile=console')
+    words += ['-mon', 'chardev=console']
+    (folder / 'command').write_text(shlex.join(words) + '\n')
+    say(f'{accelerator}; Ctrl-A X ends QEMU; console kept in {shown(folder / "console")}')
+    with subprocess.Popen(words, cwd=folder, preexec_fn=die_with_parent) as qemu:
+        try:
+            return qemu.wait()
+        finally:
+            qemu.kill()

@@ -15,12 +15,12 @@ import re
 import signal
 import sys
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from kit.errors import INTERRUPTED, TERMINATED, KitError
+from kit.model import Limits
 from kit.process import end_children
-from kit.vm.qemu import Limits
 
 USAGE = 2    # exit status of a command line that is wrong
 
@@ -146,9 +146,9 @@ def boot_arguments(parser):
                         help="instead of the machine's own")
     parser.add_argument('--qemu', action='append', metavar='WORD', help='one more word for QEMU')
     parser.add_argument('--image', type=Path, help='boot this image, build nothing')
-    for limit, default in vars(Limits()).items():
-        parser.add_argument(f'--{limit}', type=int, metavar='SECONDS',
-                            help=f'limit (default {default})')
+    for limit in fields(Limits):
+        parser.add_argument(f'--{limit.name}', type=int, metavar='SECONDS',
+                            help=f'limit (default {limit.default})')
 
 
 VERBS = {
@@ -184,8 +184,8 @@ VERBS = {
                  make=False),
     'rebase': Verb('source.rebase.main', 'move the series onto another release', 'linux stable-git',
                    make=False, words=('target',)),
-    'build': Verb('build.kernel.build', 'build a kernel', make=False, words=KERNEL),
-    'config': Verb('build.config.configure', "write a kernel's .config", make=False, words=KERNEL),
+    'build': Verb('build.kernel.main', 'build a kernel', make=False, words=KERNEL),
+    'config': Verb('build.config.main', "write a kernel's .config", make=False, words=KERNEL),
     'boot': Verb('vm.boot.main', 'run a shell script in a guest', make=False, words=KERNEL,
                  more=boot_arguments),
     'table': Verb('bench.table.show', "show a topic's recorded table",
@@ -303,19 +303,20 @@ def check_together(given):
 
 
 def prepare(verb, given):
-    """Packages, linux/, and the user's own tree."""
+    """Packages, linux/, and the user's own tree; what is built and compared."""
     if not verb.needs or os.environ.get('KIT_NO_SETUP'):    # the caller knows that all is there
-        return
+        return None
     from kit.setup import prepare as needed
     alone = 'kselftest' in given    # it makes its tree itself
     if verb.packages:
         needed.packages(verb.packages, 'one' if alone else verb.archs, given.get('arch'),
                         given.get('full', False))
     if alone:
-        return
+        return None
     # of mail LINUX= is where the base's tag is looked up
     path = given.get('linux') if verb.needs != 'series' else None
-    needed.trees(verb.needs, path, given.get('base'), given.get('stable-git'))
+    trees = needed.trees(verb.needs, path, given.get('base'), given.get('stable-git'))
+    return trees if verb.needs == 'own' else None
 
 
 def call(verb, given):
@@ -339,8 +340,8 @@ def main():
         print(*VARIABLES)
         return
     name, given = parsed(words)
-    prepare(VERBS[name], given)
-    found = call(VERBS[name], given)
+    trees = prepare(VERBS[name], given)
+    found = call(VERBS[name], {**given, 'trees': trees} if trees else given)
     if isinstance(found, int):
         sys.exit(found)
     if found is not None:

@@ -8,30 +8,37 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kit.errors import KitError
 from kit.paths import BUILD, shown
 
+Word = str | Path    # of a command
+Environment = dict[str, Any]    # None removes a variable
+Child = subprocess.Popen[bytes]
 
-def say(message):
+
+def say(message: object) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
 class Progress:
     """'what … 12 s' on a terminal, otherwise one plain line when done."""
 
-    def __init__(self, what):
+    def __init__(self, what: str) -> None:
         self.what, self.start, self.shown = what, time.monotonic(), -1
         if not sys.stderr.isatty():
             say(f'{what} …')
 
-    def seconds(self):
+    def seconds(self) -> float:
         return time.monotonic() - self.start
 
-    def tick(self, note=''):
+    def tick(self, note: str = '') -> None:
         now = int(self.seconds())
         # what goes on beside does not write over it
         first = threading.current_thread() is threading.main_thread()
@@ -39,12 +46,14 @@ class Progress:
             self.shown = now
             print(f'\r\033[K{self.what} … {now} s {note}', end='', file=sys.stderr, flush=True)
 
-    def done(self, result=''):
+    def done(self, result: str = '') -> None:
         start = '\r\033[K' if sys.stderr.isatty() else ''
         say(f'{start}{self.what}: {self.seconds():.1f} s{" " + result if result else ""}')
 
 
-def step(what, command, log=None, cwd=None, env=None, timeout=None, check=True, stdin=None):
+def step(what: str | None, command: Sequence[Word], log: Path | None = None,
+         cwd: Path | None = None, env: Environment | None = None, timeout: float | None = None,
+         check: bool = True) -> int:
     """Run a command with its output in a log, and show what runs for how long.
 
     what     words of the progress line; None shows nothing
@@ -55,11 +64,10 @@ def step(what, command, log=None, cwd=None, env=None, timeout=None, check=True, 
 
     Returns the exit status (-1 on timeout when check is False).
     """
-    command = [str(c) for c in command]
+    words = [str(word) for word in command]
     if log is None:
-        name = ''.join(c if c.isalnum() else '-' for c in (what or command[0]))
+        name = ''.join(c if c.isalnum() else '-' for c in (what or words[0]))
         log = BUILD / 'log' / f'{name}.log'
-    log = Path(log)
     progress = Progress(what) if what else None
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -67,15 +75,15 @@ def step(what, command, log=None, cwd=None, env=None, timeout=None, check=True, 
     except OSError as error:
         raise KitError(f'{log}: {error.strerror}')
     with out:
-        out.write(f'$ {shlex.join(command)}\n'.encode())
+        out.write(f'$ {shlex.join(words)}\n'.encode())
         out.flush()
         try:
             # close_fds: with the verb's locks (kit/lock.py), which Python keeps from children
-            child = subprocess.Popen(command, cwd=cwd, env=environment(env), stdout=out,
-                                     stderr=subprocess.STDOUT, stdin=stdin or subprocess.DEVNULL,
+            child = subprocess.Popen(words, cwd=cwd, env=environment(env), stdout=out,
+                                     stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
                                      start_new_session=True, close_fds=False)
         except OSError as error:
-            raise KitError(f'{command[0]}: {error.strerror}')
+            raise KitError(f'{words[0]}: {error.strerror}')
         start = time.monotonic()
         try:
             while True:
@@ -103,11 +111,11 @@ def step(what, command, log=None, cwd=None, env=None, timeout=None, check=True, 
         # dash calls it an I/O error
         if 'No space left on device' in text or shutil.disk_usage(log.parent).free < 1 << 20:
             why = 'no space left on the disk'
-        raise KitError(f'{what or command[0]}: {why}; see {shown(log)}')
+        raise KitError(f'{what or words[0]}: {why}; see {shown(log)}')
     return status
 
 
-def kill_group(child):
+def kill_group(child: Child) -> None:
     try:
         os.killpg(child.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -115,7 +123,7 @@ def kill_group(child):
     child.wait()
 
 
-def end_children():
+def end_children() -> None:
     """What other threads have started would go on by itself."""
     for file in Path('/proc/self/task').glob('*/children'):
         try:
@@ -131,40 +139,54 @@ class Pool(ThreadPoolExecutor):
     """Threads of a verb. When it ends, by a signal or an error, nothing waits for what they do: the
     command line ends what they have started (end_children) and the process."""
 
-    def __exit__(self, kind, error, trace):
-        if kind:
-            self.shutdown(wait=False, cancel_futures=True)
-            return False
-        return super().__exit__(kind, error, trace)
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.shutdown(wait=kind is None, cancel_futures=kind is not None)
 
 
-def environment(changes):
+def environment(changes: Environment | None) -> dict[str, str]:
     """The caller's environment with changes; None removes a variable."""
     merged = {**os.environ, **(changes or {})}
     return {name: str(value) for name, value in merged.items() if value is not None}
 
 
-def output(command, cwd=None, env=None, check=True, stdin=None):
-    """A command's stdout as text; dies with its stderr unless check is False."""
-    if isinstance(stdin, str):
-        stdin = stdin.encode('utf-8', 'surrogateescape')
+@dataclass(frozen=True)
+class Done:
+    """A command that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        return self.stdout + self.stderr
+
+
+def result(command: Sequence[Word], cwd: Path | None = None, env: Environment | None = None,
+           stdin: str | None = None) -> Done:
+    """A command's output and exit status, whatever that is."""
     try:
         done = subprocess.run(
-            [str(c) for c in command],
+            [str(word) for word in command],
             cwd=cwd,
             env=environment(env),
-            input=stdin or b'',
+            input=(stdin or '').encode('utf-8', 'surrogateescape'),
             capture_output=True,
             check=False,
             close_fds=False,    # as in step()
         )
     except OSError as error:
-        raise KitError(f'{command[0]}: {error.strerror}')
+        raise KitError(f'{command[0]}: {error.strerror}') from error
     # decoded by hand: text mode would turn CR LF into LF
-    done.stdout, done.stderr = (
-        text.decode('utf-8', 'surrogateescape') for text in (done.stdout, done.stderr)
-    )
-    if done.returncode and check:
-        raise KitError(
-            f'{shlex.join(str(c) for c in command)}: {(done.stderr or done.stdout).strip()[-500:]}')
-    return done.stdout if check else done
+    return Done(done.returncode, done.stdout.decode('utf-8', 'surrogateescape'),
+                done.stderr.decode('utf-8', 'surrogateescape'))
+
+
+def output(command: Sequence[Word], cwd: Path | None = None, env: Environment | None = None,
+           stdin: str | None = None) -> str:
+    """A command's stdout; an error with its stderr unless it ends well."""
+    done = result(command, cwd, env, stdin)
+    if done.returncode:
+        words = shlex.join(str(word) for word in command)
+        raise KitError(f'{words}: {(done.stderr or done.stdout).strip()[-500:]}')
+    return done.stdout

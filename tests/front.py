@@ -69,12 +69,12 @@ class Run(unittest.TestCase):
 
     def call(self, slowest, **given):
         """How often both kernels were booted; slowest: the smallest ratio of the boots so far."""
-        def quick(most):
+        def quick(_, most):
             for self.boots in range(1, most + 1):
                 yield [{**self.ROW, 'min': slowest, 'max': 2.5}], 'tcg'
 
         self.boots = 0
-        with mock.patch.multiple(run, BUILD=self.build, key_of=lambda _: self.key), \
+        with mock.patch.multiple(run, BUILD=self.build, key_of=lambda *_: self.key), \
                 mock.patch.multiple(run.measure, quick_topics=lambda: ['x'],
                                     record=lambda *_: {'topic': 'x', 'rows': []}), \
                 mock.patch.object(run.topics, 'benchmark', lambda _: mock.Mock(quick=quick)), \

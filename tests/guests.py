@@ -20,10 +20,11 @@ TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 from kit.bench import bench, measure, table  # noqa: E402
 from kit.build import kernel, reproducer  # noqa: E402
+from kit.build.trees import Tree  # noqa: E402
 from kit.check import check  # noqa: E402
 from kit.check.common import arch_of  # noqa: E402
 from kit.errors import TERMINATED, KitError, fail  # noqa: E402
-from kit.machines import archs, load_machine, usual_archs  # noqa: E402
+from kit.model import Boot, Limits, Options, Skip, Test, archs, boot_of, machine, usual_archs  # noqa: E402
 from kit.paths import LINUX  # noqa: E402
 from kit.setup import deps  # noqa: E402
 from kit.soak import differ, races, record, soak  # noqa: E402
@@ -34,15 +35,19 @@ from kit.vm import console, guest, qemu  # noqa: E402
 RULES = [console.compiled('here', r'\bBUG: ')], []
 
 
+X86_64, ARM64 = machine('x86_64'), machine('arm64')
+
+
 def boot(tests, **more):
-    return {'arch': 'x86_64', 'flavour': 'debug', 'test': tests, **more}
+    """A [[boot]] of a topic.toml."""
+    return boot_of({'arch': 'x86_64', 'flavour': 'debug', 'test': tests, **more}, 'x')
 
 
 class Merging(unittest.TestCase):
     def test_the_same_boot_twice_is_one(self):
         one, other = {'kunit': 'a'}, {'kunit': 'b'}
         found = plan.merged([('x', boot([one], cpus=2)), ('y', boot([other, one], cpus=2))])
-        self.assertEqual([[test['name'] for test in each['test']] for each in found], [['a', 'b']])
+        self.assertEqual([[test.name for test in each.tests] for each in found], [['a', 'b']])
 
     def test_a_default_is_no_difference(self):
         self.assertEqual(len(plan.merged([('x', boot([{'kunit': 'a'}])),
@@ -56,22 +61,31 @@ class Merging(unittest.TestCase):
     def test_variants_and_programs(self):
         variants = [{}, {'cpus': 4}]
         found = plan.merged([('x', boot([], programs=['mm/a'], variants=variants))])
-        self.assertEqual([each.get('cpus') for each in found], [None, 4])
-        self.assertEqual(found[0]['test'], [{'program': 'mm/a', 'tap': False, 'name': 'a'}])
+        self.assertEqual([each.options.cpus for each in found], [0, 4])
+        self.assertEqual(found[0].tests, (Test(program='mm/a', tap=False, name='a'),))
 
     def test_what_has_to_fail_on_the_base(self):
         tests = [{'kunit': 'a', 'base': 'WARNING'}, {'kunit': 'b'}]
         found = plan.on_base([('x', boot(tests, variants=[{}, {'cpus': 4}])),
                                ('y', boot([{'kunit': 'b'}]))])
-        self.assertEqual([(each['tree'], each.get('cpus'), [test['name'] for test in each['test']])
-                          for each in found], [('base', None, ['a']), ('base', 4, ['a'])])
+        self.assertEqual([(each.on_base, each.options.cpus, [test.name for test in each.tests])
+                          for each in found], [(True, 0, ['a']), (True, 4, ['a'])])
         later = plan.on_base([('x', boot(tests, base_full=True))])
-        self.assertEqual([each['full'] for each in found + later], [False, False, True])
+        self.assertEqual([each.full for each in found + later], [False, False, True])
 
     def test_unknown_keys(self):
-        for wrong in (boot([], cpu=1), boot([{'kunit': 'a', 'skip': []}]), boot([{}])):
-            with self.assertRaises(KitError):
-                plan.merged([('x', wrong)])
+        for tests, more, says in (
+                ([], {'cpu': 1}, 'x: cpu: no such key (known: alone append'),
+                ([], {'cpus': '4'}, "x: cpus: a number is meant, not '4'"),
+                ([], {'icount': 1}, 'x: icount: true or false is meant, not 1'),
+                ([], {'devices': ['a', 1]}, 'x: devices[1]: a string is meant, not 1'),
+                ([], {'variants': [{'flavour': 'x'}]}, 'x: variants: flavour: no such key'),
+                ([{'kunit': 'a', 'skip': []}], {}, 'x: test[0]: skip: no such key'),
+                ([{'kunit': 'a', 'skips': [{'test': 'a'}]}], {}, 'skips[0]: reason is missing'),
+                ([{'kunit': 'a', 'program': 'b'}], {}, 'a test is one of'), ([{}], {}, 'one of')):
+            with self.assertRaises(KitError) as error:
+                boot(tests, **more)
+            self.assertIn(says, str(error.exception))
 
 
 class Reproducers(unittest.TestCase):
@@ -92,7 +106,7 @@ class Reproducers(unittest.TestCase):
 
 class Failing(unittest.TestCase):
     def counts_of(self, said, console):
-        results = verdict.Failing([{'name': 'a', 'base': r'KASAN: .* in x'}])
+        results = verdict.Failing([Test(name='a', base=r'KASAN: .* in x')])
         for line in ('## begin 0', *said, '## end 0 1'):
             results.line(line)
         with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -120,21 +134,20 @@ class Bench(unittest.TestCase):
             booted.append(given[-1])
             return {'x': [1.0]}, 'tcg'
 
-        self.addCleanup(measure.JOURNALS.clear)
         with tempfile.TemporaryDirectory() as folder, mock.patch('kit.bench.measure.boot', boot):
             image = Path(folder) / 'image'
             image.write_text('one')
             for names in (['first'], ['first', 'second']):
-                measure.JOURNALS[:] = [measure.Journal(Path(folder) / 'journal')]
+                here = measure.Bench(journal=measure.Journal(Path(folder) / 'journal'))
                 for what in names:
-                    figures, accelerator = measure.figures_of('x86_64', image, 'job', [],
-                                                              qemu.Options(), what)
+                    figures, accelerator = here.figures_of('x86_64', image, 'job', [], Options(),
+                                                           what)
                     self.assertEqual((figures, accelerator), ({'x': [1.0]}, 'tcg'))
                 with open(Path(folder) / 'journal', 'a', encoding='ascii') as file:
                     file.write('[["hal\n')    # killed while it wrote
             self.assertEqual(booted, ['first', 'second'])
             image.write_text('other')
-            measure.figures_of('x86_64', image, 'job', [], qemu.Options(), 'second')
+            here.figures_of('x86_64', image, 'job', [], Options(), 'second')
             self.assertEqual(booted, ['first', 'second', 'second'])
 
 
@@ -150,8 +163,10 @@ class Build(unittest.TestCase):
 
     def test_a_kernel_that_was_kept_is_not_built_again(self):
         with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as changed:
-            folders = {name: Path(top) / name for name in ('bisect-x86_64', 'patched', 'base')}
-            image, made = load_machine('x86_64')['image'], []
+            bisected = Tree('bisect-x86_64', Path(top) / 'bisect-x86_64')
+            patched = Tree('patched', Path(top) / 'patched')
+            folders = {tree.name: tree.out('x86_64', 'plain') for tree in (bisected, patched)}
+            image, made = X86_64.image, []
 
             def make(what, *_, **__):
                 made.append(what)
@@ -161,32 +176,32 @@ class Build(unittest.TestCase):
                     (folder / name).write_text(what)
 
             for name, fake in {
-                    'KEPT': Path(top) / 'kept', 'source': lambda tree: Path(top) / tree / 'linux',
-                    'out': lambda arch, flavour, tree: folders[tree], 'step': make,
+                    'KEPT': Path(top) / 'kept', 'source': lambda tree: tree.linux, 'step': make,
+                    'make': lambda *_: ([], {}),
                     'state': lambda src: 'the same', 'configure': lambda *_: None,
                     # each tree has the file of a suite of its own
                     'fragments': lambda *words: [(words[-1] / 'config', {'SMP': 'y'})]}.items():
                 changed.enter_context(mock.patch.object(kernel, name, fake))
-            kernel.build('x86_64', 'plain', 'bisect-x86_64')
-            kernel.keep('x86_64', 'plain', 'bisect-x86_64')
-            built = kernel.build('x86_64', 'plain', 'patched')
+            kernel.build(X86_64, 'plain', bisected)
+            kernel.keep(X86_64, 'plain', bisected)
+            built = kernel.build(X86_64, 'plain', patched)
             self.assertEqual(built.read_text(), 'build bisect-x86_64 x86_64 plain')
             shutil.rmtree(folders['bisect-x86_64'])
-            kernel.build('x86_64', 'plain', 'bisect-x86_64')    # its objects are wanted
+            kernel.build(X86_64, 'plain', bisected)    # its objects are wanted
             changed.enter_context(mock.patch.object(kernel, 'state', lambda src: 'another'))
-            kernel.build('x86_64', 'plain', 'patched')
+            kernel.build(X86_64, 'plain', patched)
             self.assertEqual(made, ['build bisect-x86_64 x86_64 plain'] * 2
                              + ['build patched x86_64 plain'])
 
     def test_the_base_begins_with_the_objects_of_the_patched_kernel(self):
         with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as changed:
-            sources = {name: Path(top) / name / 'linux' for name in ('patched', 'base')}
-            outs = {name: Path(top) / name / 'build' for name in sources}
-            for name, fake in {'source': sources.get, 'fragments': lambda *_: [],
-                               'KEPT': Path(top) / 'kept',
-                               'out': lambda arch, flavour, tree: outs[tree]}.items():
+            tree = Tree('patched', Path(top) / 'patched')
+            other = Tree('base', Path(top) / 'base', begins_as=tree)
+            outs = {each.name: each.out('x86_64', 'plain') for each in (tree, other)}
+            for name, fake in {'source': lambda tree: tree.linux, 'fragments': lambda *_: [],
+                               'KEPT': Path(top) / 'kept'}.items():
                 changed.enter_context(mock.patch.object(kernel, name, fake))
-            patched, base = sources.values()
+            patched, base = tree.linux, other.linux
             patched.mkdir(parents=True)
             git('init', '-q', cwd=patched)
             for name in ('same.c', 'other.c'):
@@ -195,24 +210,24 @@ class Build(unittest.TestCase):
             git('-c', 'user.name=a', '-c', 'user.email=a@b', 'commit', '-qm', 'base', cwd=patched)
             git('worktree', 'add', '-q', '--detach', base, cwd=patched)
             (patched / 'other.c').write_text('uncommitted')
-            outs['patched'].mkdir()
+            outs['patched'].mkdir(parents=True)
             for name, text in {'.config': '', '.stamp': 'of another state', 'other.o': 'an object',
                                '.other.o.cmd': f'{patched}/other.c {outs["patched"]}/x'}.items():
                 (outs['patched'] / name).write_text(text)
             for name in ('same.c', 'other.c'):
                 os.utime(base / name, (1, 1))
 
-            kernel.begin_as_patched('x86_64', 'plain', base, outs['base'])
+            kernel.begin_as(tree, X86_64, 'plain', base, outs['base'])
             self.assertFalse(outs['base'].exists(), 'objects of what is not there any more')
-            now = kernel.asked('x86_64', 'plain', 'patched')[1]
+            now = kernel.asked(X86_64, 'plain', tree)[1]
             (outs['patched'] / '.stamp').write_text(now)
             kept = Path(top) / 'kept/x86_64-plain/.stamp'
             kept.parent.mkdir(parents=True)
             kept.write_text(now)
-            kernel.begin_as_patched('x86_64', 'plain', base, outs['base'])
+            kernel.begin_as(tree, X86_64, 'plain', base, outs['base'])
             self.assertFalse(outs['base'].exists(), 'the kernel is a copy, not of these objects')
             kept.unlink()
-            kernel.begin_as_patched('x86_64', 'plain', base, outs['base'])
+            kernel.begin_as(tree, X86_64, 'plain', base, outs['base'])
             self.assertEqual((outs['base'] / '.other.o.cmd').read_text(),
                              f'{base}/other.c {outs["base"]}/x')
             self.assertFalse((outs['base'] / '.stamp').exists(), 'it is not built')
@@ -223,7 +238,7 @@ class Build(unittest.TestCase):
             # a copy that was interrupted has no .config
             (outs['patched'] / 'source').symlink_to(patched)
             (outs['base'] / 'source').symlink_to(patched)
-            kernel.begin_as_patched('x86_64', 'plain', base, outs['base'])
+            kernel.begin_as(tree, X86_64, 'plain', base, outs['base'])
             self.assertTrue((outs['base'] / 'source').is_symlink())
 
 
@@ -263,7 +278,7 @@ class Soak(unittest.TestCase):
 
         with tempfile.TemporaryDirectory() as top, \
                 mock.patch('kit.soak.races.changed_functions', lambda *_: ['get']), \
-                mock.patch.multiple(soak, program=lambda arch, name: ''), \
+                mock.patch.multiple(soak, built=lambda *_: ''), \
                 mock.patch.multiple(record, PATH=Path(top) / 'soak.json'), \
                 mock.patch('kit.bench.pages.write'), \
                 mock.patch('kit.build.kernel.build'), \
@@ -315,39 +330,43 @@ class Soak(unittest.TestCase):
 
 
 class Order(unittest.TestCase):
+    @staticmethod
+    def named(name, alone=False):
+        return Boot(machine=X86_64, flavour=name, options=Options(), tests=(), alone=alone)
+
     def events(self, *planned, soaks=()):
         """What `make test` does with these boots and soaks, in its order. However busy the host is,
         a boot beside others ends when all that is to go on meanwhile has begun."""
-        found, beside = [], [boot['name'] for boot in planned if not boot.get('alone')]
+        found, beside = [], [boot.flavour for boot in planned if not boot.alone]
         meanwhile = {*(f'boot {name}' for name in (*beside, *soaks)),
-                     *(f'build {boot["name"]}' for boot in planned)}
+                     *(f'build {boot.flavour}' for boot in planned)}
 
         def run(each, *_):
-            found.append(f'boot {each["name"]}')
+            found.append(f'boot {each.flavour}')
             time.sleep(0.1)
             deadline = time.monotonic() + 10
             while not meanwhile <= set(found) and time.monotonic() < deadline:
                 time.sleep(0.01)
-            found.append(f'end {each["name"]}')
+            found.append(f'end {each.flavour}')
             return Counter(), guest.OK
         with mock.patch.multiple(
-                test, run_boot=run, run_soak=lambda arch, _: run({'name': arch}),
-                prepare=lambda each: found.append(f'build {each["name"]}') or ('', [])), \
+                test, run_boot=run, run_soak=lambda arch, _: run(self.named(arch)),
+                prepare=lambda each, _: found.append(f'build {each.flavour}') or ('', [])), \
                 ThreadPoolExecutor(2) as pool:
             self.assertEqual(len(list(test.run_all(planned, soaks, pool))),
                              len(planned) + len(soaks))
         return found
 
     def test_side_by_side_while_others_are_built(self):
-        found = self.events({'name': 'x', 'alone': True}, {'name': 'a'},
-                            {'name': 'y', 'alone': True}, {'name': 'b'})
+        found = self.events(self.named('x', True), self.named('a'), self.named('y', True),
+                            self.named('b'))
         self.assertLess(found.index('boot b'), found.index('end a'))
         self.assertLess(found.index('build b'), found.index('end a'))
         self.assertLess(found.index('build y'), found.index('end a'))
         self.assertEqual(found[-4:], ['boot x', 'end x', 'boot y', 'end y'])
 
     def test_a_soak_is_beside_others_but_not_beside_those_alone(self):
-        found = self.events({'name': 'x', 'alone': True}, {'name': 'a'}, soaks=['arm64'])
+        found = self.events(self.named('x', True), self.named('a'), soaks=['arm64'])
         self.assertLess(found.index('boot a'), found.index('end arm64'))
         self.assertEqual(found[-2:], ['boot x', 'end x'])
 
@@ -358,15 +377,15 @@ class Planned(unittest.TestCase):
                  ('y', boot([{'program': 'a'}, {'program': 'd'}], cpus=6, nodes=2))]
         with mock.patch.object(plan.topics, 'boots', lambda: asked), \
                 mock.patch.object(test, 'elsewhere', lambda: ''):
-            return test.boots_of(**given)
+            return test.boots_of(test.Asked(**given))
 
     def cpus(self, **given):
-        return [(each.get('cpus'), each.get('nodes'), len(each['test']))
+        return [(each.options.cpus, each.options.nodes, len(each.tests))
                 for each in self.planned(**given)]
 
     def test_as_the_topics_say_or_as_many_cpus_as_are_given(self):
-        self.assertEqual(self.cpus(), [(None, None, 1), (6, 2, 2)])
-        self.assertEqual(self.cpus(cpus=4), [(4, None, 1), (4, 2, 2)])
+        self.assertEqual(self.cpus(), [(0, 1, 1), (6, 2, 2)])
+        self.assertEqual(self.cpus(cpus=4), [(4, 1, 1), (4, 2, 2)])
         with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(KitError):
             self.cpus(iommu='none of these')
 
@@ -379,17 +398,17 @@ class Planned(unittest.TestCase):
 
     def test_an_iommu_that_one_architecture_has(self):
         arm64 = ('z', boot([{'program': 'a'}], arch='arm64'))
-        self.assertEqual([each['arch'] for each in self.planned(arm64, iommu='smmuv3')], ['arm64'])
-        self.assertEqual([each['arch'] for each in self.planned(arm64, iommu='amd')],
+        self.assertEqual([each.arch for each in self.planned(arm64, iommu='smmuv3')], ['arm64'])
+        self.assertEqual([each.arch for each in self.planned(arm64, iommu='amd')],
                          ['x86_64', 'x86_64'])
 
     def test_boots_that_become_one_and_may_skip(self):
-        self.assertEqual(self.cpus(cpus=17), [(17, None, 2)])
-        self.assertEqual(self.planned(cpus=17)[0]['test'][0]['skips'], [plan.ELSEWHERE])
+        self.assertEqual(self.cpus(cpus=17), [(17, 1, 2)])
+        self.assertEqual(self.planned(cpus=17)[0].tests[0].skips, (plan.ELSEWHERE,))
 
     def soaked(self, **given):
         with mock.patch.object(test, 'elsewhere', lambda: ''):
-            return sorted(test.soaked(**{'full': True, **given}))
+            return sorted(test.soaked(test.Asked(**{'full': True, **given})))
 
     def test_every_architecture_is_soaked_unless_something_else_is_asked_for(self):
         self.assertEqual(self.soaked(), ['arm64', 'powerpc', 'x86_64'])
@@ -401,8 +420,8 @@ class Planned(unittest.TestCase):
 
 class CommandLine(unittest.TestCase):
     def words(self, arch, **options):
-        machine = load_machine(arch)
-        return qemu.command_line(machine, 'tcg', 'image', 'initrd', qemu.Options(**options), 'null')
+        return qemu.command_line(machine(arch), 'tcg', 'image', 'initrd', Options(**options),
+                                 'null')
 
     def test_iommus(self):
         self.assertIn('intel-iommu,intremap=on,eim=on,caching-mode=on', self.words('x86_64'))
@@ -415,7 +434,7 @@ class CommandLine(unittest.TestCase):
 
     def test_every_machine_has_a_command_line(self):
         for arch in archs():
-            for name in qemu.iommus_of(load_machine(arch)):
+            for name in machine(arch).known_iommus():
                 self.assertIn('image', self.words(arch, iommu=name))
 
     def test_nodes_must_divide(self):
@@ -434,7 +453,7 @@ class Architectures(unittest.TestCase):
             self.assertEqual(arch_of(path), arch)
 
     def archs_of(self, arch=None, full=False):
-        asked = [('x', {'arch': 'arm64'}), ('x', {'arch': 'riscv64', 'full': True})]
+        asked = [('x', boot([], arch='arm64')), ('x', boot([], arch='riscv64', full=True))]
         with mock.patch.object(deps.topics, 'boots', lambda: asked):
             return deps.archs_of('all', arch, full)
 
@@ -572,7 +591,7 @@ int NS(runs)(int a)
             f'ffffffff81000000 t {name}\n' for name in self.SYMBOLS.split()))
         self.built_from('iova.c', 'gone.c', 'tick.c', 'walk.h')
         patch = mock.patch.multiple(races, source=lambda _: self.folder,
-                                    out=lambda *_: self.folder)
+                                    PATCHED=mock.Mock(out=lambda *_: self.folder))
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -590,23 +609,23 @@ int NS(runs)(int a)
 
     def test_symbols_stand_for_what_is_changed(self):
         # pop() is inlined; do_walk(), too, in what a macro makes
-        self.assertEqual(races.changed_functions('x86_64', 'kcsan'),
+        self.assertEqual(races.changed_functions(X86_64, 'kcsan'),
                          ['get', 'shrinks', 'walk0', 'x86_64_runs'])
         # of what another architecture has, or a driver that is not built, nothing is in this kernel
         self.built_from('iova.c', 'gone.c', 'arch/arm64/pop.c', 'walk.h')
-        self.assertEqual(races.changed_functions('arm64', 'kcsan'),
+        self.assertEqual(races.changed_functions(ARM64, 'kcsan'),
                          ['arm_get', 'get', 'shrinks', 'walk0', 'x86_64_runs'])
 
     def test_what_is_not_committed_counts(self):
-        self.assertNotIn('tick', races.changed_functions('x86_64', 'kcsan'))
+        self.assertNotIn('tick', races.changed_functions(X86_64, 'kcsan'))
         (self.folder / 'tick.c').write_text(self.BASE['tick.c'].replace('0', '1'))
-        self.assertIn('tick', races.changed_functions('x86_64', 'kcsan'))
+        self.assertIn('tick', races.changed_functions(X86_64, 'kcsan'))
 
     def found(self, text, names):
         return len(console.splats(text, console.splat_rules('x86_64', [races.elsewhere(names)])))
 
     def test_one_of_the_two_accesses_counts(self):
-        names = races.changed_functions('x86_64', 'kcsan')
+        names = races.changed_functions(X86_64, 'kcsan')
         for sides, counts in ((('get', 'tick'), 1), (('tick', 'get'), 1), (('get', 'get'), 1),
                               (('tick', 'walk0.constprop.0'), 1), (('tick', 'others'), 0),
                               (('runs_of_others', 'tick'), 0), (('get_not', 'tick'), 0)):
@@ -616,7 +635,7 @@ int NS(runs)(int a)
             self.assertEqual(len(console.splats(text, console.splat_rules('x86_64'))), 1, sides)
 
     def test_other_lines_fail_a_run_as_ever(self):
-        names = races.changed_functions('x86_64', 'kcsan')
+        names = races.changed_functions(X86_64, 'kcsan')
         self.assertEqual(self.found('BUG: KCSAN: assert: race in tick / tick\n', names), 1)
         self.assertEqual(self.found('BUG: sleeping function called from invalid context\n', names),
                          1)
@@ -625,7 +644,7 @@ int NS(runs)(int a)
         text = ''.join(self.REPORT.format(*each) for each in (
             ('others', 'tick', 'get', 'walk0'), ('others', 'tick', 'get', 'get'),
             ('others', 'tick', 'get', 'idle'), ('get', 'tick', 'get', 'get')))
-        names = races.changed_functions('x86_64', 'kcsan')
+        names = races.changed_functions(X86_64, 'kcsan')
         self.assertEqual(races.below(text, names), {'others / tick': 2})
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
@@ -636,7 +655,7 @@ int NS(runs)(int a)
     def test_a_series_that_changes_no_function_is_an_error(self):
         git('tag', '-f', 'base', cwd=self.folder)
         with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(KitError):
-            races.changed_functions('x86_64', 'kcsan')
+            races.changed_functions(X86_64, 'kcsan')
 
 
 class Watch(unittest.TestCase):
@@ -646,7 +665,7 @@ class Watch(unittest.TestCase):
         folder = Path(tempfile.mkdtemp(prefix='watch-'))
         self.addCleanup(shutil.rmtree, folder)
         lines = []
-        limits = qemu.Limits(**{**self.LIMITS, **limits})
+        limits = Limits(**{**self.LIMITS, **limits})
         ended = guest.watch(['sh', '-c', script], folder, limits, RULES, on_line=lines.append)
         return ended, lines
 
@@ -680,7 +699,7 @@ class Watch(unittest.TestCase):
 @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
 class Judge(unittest.TestCase):
     def judge(self, text, code=0, **test):
-        passed, skipped, failures = verdict.judge({'name': 't', **test}, text.splitlines(), code)
+        passed, skipped, failures = verdict.judge(Test(name='t', **test), text.splitlines(), code)
         return passed, skipped, [why for _, why, _ in failures]
 
     def test_results(self):
@@ -688,19 +707,19 @@ class Judge(unittest.TestCase):
         self.assertEqual(self.judge(f'{head}ok 1 a\nok 2 b\n'), (2, 0, []))
         self.assertEqual(self.judge(f'{head}ok 1 a\nnot ok 2 b\n', 1), (1, 0, ['failure']))
         skipping = f'{head}ok 1 a\nok 2 b # SKIP no device\n'
-        self.assertEqual(self.judge(skipping, skips=[{'test': 'b', 'reason': 'x'}]), (1, 1, []))
+        self.assertEqual(self.judge(skipping, skips=(Skip('b', 'x'),)), (1, 1, []))
         self.assertIn('skipped without a reason', self.judge(skipping)[2][0])
 
     def test_what_passes_for_nothing_fails(self):
-        self.assertEqual(verdict.judge({'name': 't'}, None, None)[2][0][1], 'did not run')
-        self.assertEqual(verdict.judge({'name': 't'}, [], None)[2][0][1], 'did not end')
+        self.assertEqual(verdict.judge(Test(name='t'), None, None)[2][0][1], 'did not run')
+        self.assertEqual(verdict.judge(Test(name='t'), [], None)[2][0][1], 'did not end')
         self.assertTrue(self.judge('')[2])
         self.assertTrue(self.judge('TAP version 13\n1..1\nok 1 a\n', 1)[2])
         self.assertTrue(self.judge('TAP version 13\n1..2\nok 1 a\n')[2])
         self.assertTrue(self.judge('TAP version 13\n1..0 # SKIP no device\n', 4)[2])
 
     def test_a_program_twice(self):
-        results = verdict.Report([{'name': 'same'}, {'name': 'same'}])
+        results = verdict.Report([Test(name='same'), Test(name='same')])
         for number, word in enumerate(('ok', 'not ok')):
             for line in (f'## begin {number}', 'TAP version 13', '1..1', f'{word} 1 a', '',
                          f'## end {number} {number}'):
@@ -776,16 +795,16 @@ class Tables(unittest.TestCase):
     def test_a_part_takes_the_place_of_its_rows(self):
         def row(metric, base):
             return measure.row(metric, [[base]], [[1]])
-        topic = mock.Mock(PARTS={'locks': lambda **_: ([row('lock', 5)], 'tcg')})
+        topic = mock.Mock(PARTS={'locks': lambda *_: ([row('lock', 5)], 'tcg')})
         record = {'command': 'make bench', 'rows': [row('lock', 3), row('time', 2)]}
         with mock.patch('kit.topics.benchmark', lambda _: topic), \
                 mock.patch('kit.bench.measure.load', lambda _: record):
-            data = bench.with_part('x', 'locks', {}, 'make bench PART=locks')
+            data = bench.with_part('x', 'locks', measure.Bench(), {}, 'make bench PART=locks')
             self.assertEqual([(each['metric'], each['base']) for each in data['rows']],
                              [('time', 2), ('lock', 5)])
             self.assertEqual(measure.commands(data), '`make bench`; `make bench PART=locks`')
             with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(KitError):
-                bench.with_part('x', 'time', {}, '')
+                bench.with_part('x', 'time', measure.Bench(), {}, '')
 
     def test_a_ratio_is_within_its_range(self):
         # of all figures together patched is faster than of either boot by itself

@@ -18,11 +18,10 @@ sys.path.insert(0, str(TOP))
 from kit import cli  # noqa: E402
 from kit.build import (  # noqa: E402
     config,
-    selftest,
-    trees,  # noqa: E402
+    selftest,  # noqa: E402
 )
 from kit.errors import KitError  # noqa: E402
-from kit.machines import load_machine  # noqa: E402
+from kit.model import Test, machine  # noqa: E402
 from kit.paths import LINUX  # noqa: E402
 from kit.source import user_tree  # noqa: E402
 from kit.source.git import git  # noqa: E402
@@ -81,9 +80,6 @@ class Toy(unittest.TestCase):
             patch = mock.patch.multiple(target, **fake)
             patch.start()
             self.addCleanup(patch.stop)
-        roots = mock.patch.dict(trees.ROOTS)
-        roots.start()
-        self.addCleanup(roots.stop)
 
     def built(self, *kernel):
         self.kernels.append(kernel)
@@ -123,7 +119,8 @@ class Kselftest(Toy):
     def test_one_program(self):
         status, said, found = self.call('toy:plain', arch='x86_64', iommu='virtio', cpus=3)
         self.assertEqual((status, found), (guest.OK, {'plain': 'passed'}), said)
-        self.assertEqual(self.kernels, [('x86_64', 'plain@toy', 'patched')])
+        self.assertEqual([(machine.arch, flavour, tree.root) for machine, flavour, tree in
+                          self.kernels], [('x86_64', 'plain@toy', self.work / 'build/own')])
         self.assertEqual((self.options.iommu, self.options.cpus), ('virtio', 3))
         self.assertEqual(said.splitlines()[-1], '1 passed, 0 failed, 0 skipped')
         made = self.work / 'build/own/build/x86_64-kselftest/toy'
@@ -156,10 +153,9 @@ class Kselftest(Toy):
 
 class Kernel(Toy):
     def test_symbols_of_the_suite_win_and_topics_are_left_out(self):
-        machine = load_machine('x86_64')
         wanted = {}
         with mock.patch.object(config.topics, 'order', self.fail):
-            for _, symbols in config.fragments(machine, 'x86_64', 'plain@toy', self.tree):
+            for _, symbols in config.fragments(machine('x86_64'), 'plain@toy', self.tree):
                 wanted |= symbols
         self.assertEqual([wanted[name] for name in ('NET', 'ODD', 'HERE')], ['y', 'y', 'y'])
         self.assertEqual(wanted['BLOCK'], 'n')
@@ -174,13 +170,14 @@ class Kernel(Toy):
             (folder / '.config').write_text('')
             said = io.StringIO()
             with mock.patch.multiple(
-                    config, source=lambda _: self.tree, out=lambda *_: folder,
+                    config, source=lambda _: self.tree,
                     inputs=lambda *_: '', generate=lambda *_: {'ODD': 'n'},
                     known_symbols=lambda *_: {'ODD'},
                     fragments=lambda *_: [(self.suite / 'config', {'ODD': 'y'})]), \
                     contextlib.redirect_stderr(said):
                 with self.assertRaises(KitError) if dies else contextlib.nullcontext():
-                    config.configure('x86_64', flavour, 'patched')
+                    config.configure(machine('x86_64'), flavour,
+                                     mock.Mock(out=lambda *_: folder))
             self.assertIn('CONFIG_ODD=y was requested but is n (its dependencies?)',
                           said.getvalue())
 
@@ -191,14 +188,14 @@ class Results(unittest.TestCase):
              'ok 3 none # SKIP no device', 'ok 4 <odd> & "names"']
 
     def boots(self):
-        tests = [{'name': 'mm:a', 'tap': None, 'skips': kselftest.SKIPS}, {'name': 'b'}]
+        tests = [Test(name='mm:a', tap=None, skips=kselftest.SKIPS), Test(name='b')]
         said = verdict.Report(tests)
         with contextlib.redirect_stdout(io.StringIO()):
             for line in ['## begin 0', *self.LINES, '## end 0 1', '## begin 1',
                          'TAP version 13', '1..1', 'ok 1 b', '## end 1 3']:
                 said.line(line)
         lost = guest.Outcome(guest.LOST, 'guest lost', '  the console', None, 'tcg', '', 1, 1, None)
-        return [results.boot_of('x86_64 plain', 'x86_64', said, lost)]
+        return [results.ended_of('x86_64 plain', 'x86_64', said, lost)]
 
     def test_ktap_is_read_by_the_kernel_as_it_was_meant(self):
         parsed, status = verdict.parse(results.ktap(self.boots()).splitlines())
@@ -230,8 +227,8 @@ class Results(unittest.TestCase):
         self.assertEqual((whole['arch'], whole['misc']['failed']), ('x86_64', 3))
 
     def test_a_file_of_results_is_written_whatever_the_boots_gave(self):
-        def boot_all(given, tell):
-            self.assertEqual(given, {'full': True})
+        def boot_all(asked, tell, _):
+            self.assertEqual(asked, test.Asked(full=True))
             for boot in self.boots():
                 tell(boot)
             return guest.LOST

@@ -11,11 +11,12 @@ from unittest import mock
 
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
-from kit import topics  # noqa: E402
+from kit import model, topics  # noqa: E402
 from kit.bench import front, measure  # noqa: E402
 from kit.build.selftest import BELOW  # noqa: E402
 from kit.errors import KitError  # noqa: E402
 from kit.source.patches import patch_files  # noqa: E402
+from kit.typed import load  # noqa: E402
 
 # what the verbs ask of the topics, without a kernel: boots, configurations, tables, letters
 ASK = '''
@@ -75,17 +76,16 @@ def added_by(topic):
 
 def asked_by(topic):
     """What its topic.toml names, in the words of added_by()."""
-    said, names = topics.settings(topic), set()
-    tests = [test for boot in said.get('boot', []) for test in boot.get('test', [])]
-    programs = [test['program'] for test in tests if 'program' in test]
-    programs += [name for boot in said.get('boot', []) for name in boot.get('programs', [])]
-    programs += [f'{suite}/{name}' for suite, built in said.get('programs', {}).items()
-                 for name in built]
+    said, names = model.topic(topic), set()
+    tests = [test for boot in said.boot for test in boot.test]
+    programs = [test.program for test in tests if test.program]
+    programs += [name for boot in said.boot for name in boot.programs]
+    programs += [f'{suite}/{name}' for suite, built in said.programs.items() for name in built]
     names |= {f'{BELOW}/{program}.c' for program in programs}
-    names |= {f'suite {test["kunit"]}' for test in tests if 'kunit' in test}
-    texts = [*said.get('config', {}).values(), *(one['symbols'] for one in said.get('compile', []))]
+    names |= {f'suite {test.kunit}' for test in tests if test.kunit}
+    texts = [*said.config.values(), *(one.symbols for one in said.compile)]
     names |= {f'CONFIG_{symbol}' for text in texts for symbol in topics.symbols(text)}
-    return names.union(*(one.get('also', []) for one in said.get('compile', [])))
+    return names.union(*(one.also for one in said.compile))
 
 
 class Topics(unittest.TestCase):
@@ -150,7 +150,8 @@ class Front(unittest.TestCase):
     def line(self, **said):
         module = mock.Mock(describe=lambda row: [row['metric'], ''])
         settings = {'problem': 'slow', 'rows': [{'text': '{base} to {patched}', 'metric': 'map'}]}
-        with mock.patch.multiple(topics, front=lambda topic: {**settings, **said},
+        shown = load(model.Front, {**settings, **said}, 'x')
+        with mock.patch.multiple(topics, front=lambda topic: shown,
                                  benchmark=lambda topic: module), \
                 mock.patch.object(measure, 'load', lambda topic: {'rows': self.ROWS}), \
                 mock.patch.object(front, 'patch_files', lambda topic: ['a patch']):

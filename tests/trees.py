@@ -16,7 +16,6 @@ from unittest import mock
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 from kit import host, lock  # noqa: E402
-from kit.build import trees  # noqa: E402
 from kit.source import git, user_tree  # noqa: E402
 from kit.vm import guest  # noqa: E402
 
@@ -120,11 +119,10 @@ class Own(Toy):
         (self.toy / 'b').write_text('not committed\n')
 
     def use(self):
-        with mock.patch.object(user_tree, 'BUILD', self.work / 'build'), \
-                mock.patch.dict(trees.ROOTS):
-            user_tree.use(str(self.toy))
-            read = [{path.name: path.read_text() for path in trees.ROOTS[tree].glob('linux/[ab]')}
-                    for tree in ('base', 'patched')]
+        with mock.patch.object(user_tree, 'BUILD', self.work / 'build'):
+            used = user_tree.use(str(self.toy))
+            read = [{path.name: path.read_text() for path in tree.linux.glob('[ab]')}
+                    for tree in (used.base, used.patched)]
         self.assertEqual(read[0], {'a': 'a\n'})
         self.assertEqual(read[1], {path.name: path.read_text() for path in self.toy.glob('[ab]')})
 

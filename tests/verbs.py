@@ -18,7 +18,8 @@ from pathlib import Path
 
 from kit.check.sink import Sink
 from kit.mail.mail import PLACEHOLDER
-from kit.topics import KEYS
+from kit.model import Topic
+from kit.typed import fields_of
 
 TOP = Path(__file__).resolve().parent.parent
 MAKEFILE = 'VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = {}\nEXTRAVERSION =\n'
@@ -854,8 +855,8 @@ class Verbs(unittest.TestCase):
 
     def boots(self):
         script = 'from kit import topics\nfrom kit.test import plan\n' \
-                 'print([(b["arch"], b.get("iommu"), b.get("cpus"), len(b["test"])) ' \
-                 'for b in plan.chosen()], [c["name"] for c in topics.compiled()], ' \
+                 'print([(b.arch, b.options.iommu, b.options.cpus, len(b.tests)) ' \
+                 'for b in plan.chosen()], [c.name for c in topics.compiled()], ' \
                  'topics.config(["x86_64-debug"]))'
         done = self.call(sys.executable, '-c', script)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -876,8 +877,9 @@ class Verbs(unittest.TestCase):
         self.assertTrue((self.top / 'series/mine/0001-mine-add-it.patch').exists())
         text = page.partition('```toml\n')[2].partition('```')[0]
         (self.top / 'series/mine/topic.toml').write_text(text)
-        self.assertEqual(set(tomllib.loads(text)), KEYS, 'the example has each key')
-        self.assertEqual(self.boots(), "[('x86_64', 'virtio', None, 1), "
+        self.assertEqual(set(tomllib.loads(text)), set(fields_of(Topic)),
+                         'the example has each key')
+        self.assertEqual(self.boots(), "[('x86_64', 'virtio', 0, 1), "
                          "('x86_64', 'virtio', 4, 1)] ['up'] [(PosixPath('" + str(self.top) +
                          "/series/mine/topic.toml'), "
                          "{'PROC_PID_CPUSET': 'y'})]\n")

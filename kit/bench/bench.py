@@ -1,37 +1,40 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make bench: a topic measured, written to series/TOPIC/bench.json with its picture and tables."""
+from typing import Any
+
 from kit import topics
 from kit.bench import measure, pages, plot, table
+from kit.bench.measure import Bench, Record
 from kit.errors import KitError, fail
 from kit.paths import BUILD
 
 
-def with_part(topic, part, given, command):
+def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], command: str) -> Record:
     """The record, with the rows of this part measured anew."""
     known = getattr(topics.benchmark(topic), 'PARTS', {})
     if part not in known:
         raise KitError(f'PART={part}: {topic} has {" ".join(known) or "no parts"}')
     data = measure.load(topic) or fail(f'no record of {topic} that {part} is a part of: '
                                        f'make bench TOPIC={topic}')
-    rows, _ = known[part](**given)
+    rows, _ = known[part](bench, **given)
     metrics = {row['metric'] for row in rows}
     data['rows'] = [row for row in data['rows'] if row['metric'] not in metrics]
     data['rows'] += [{**row, 'command': command} for row in rows]
     return data
 
 
-def main(topic='', part='', full=False, **given):
+def main(topic: str = '', part: str = '', full: bool = False, **given: Any) -> None:
     """given: the number of runs or rounds."""
     topic = topic or next(iter(topics.measured()), '') or fail('no topic has a measure.py')
     journal = measure.Journal(BUILD / 'bench' / f'{topic}.jsonl')
-    measure.JOURNALS[:] = [journal]
+    bench = Bench(journal=journal)
     said = {'part': part, **given, 'full': int(full)}
     words = [f'{name.upper()}={value}' for name, value in said.items() if value]
     command = ' '.join(['make bench', f'TOPIC={topic}', *words])
     if part:
-        data = with_part(topic, part, given, command)
+        data = with_part(topic, part, bench, given, command)
     else:
-        data = measure.record(topic, command, *topics.benchmark(topic).measure(**given))
+        data = measure.record(topic, command, *topics.benchmark(topic).measure(bench, **given))
     measure.save(data, measure.path_of(topic))
     journal.end()
     pages.write()

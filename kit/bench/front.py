@@ -8,64 +8,67 @@
     worst      the same for the row that got worst: an error if that is another one
     state      is it ready to be mailed, or what does it wait for?
 """
+from collections.abc import Sequence
+
 from kit import topics
 from kit.bench import measure, table
+from kit.bench.measure import Row
 from kit.errors import KitError
+from kit.model import Front, FrontRow
 from kit.paths import SERIES, shown
 from kit.source.patches import patch_files
 
 HEAD = ('series', 'problem today', 'base → patched', 'worst recorded row', 'state')
 
 
-def where(topic):
+def where(topic: str) -> str:
     return f'{shown(SERIES / topic / "topic.toml")}: front'
 
 
-def in_words(value):
+def in_words(value: float) -> str:
     """Three digits, and millions as a reader says them."""
     if abs(value) >= 1_000_000:
         return f'{value / 1e6:,.3g} million'
     return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'
 
 
-def said(topic, wanted, rows):
+def said(topic: str, wanted: FrontRow, rows: Sequence[Row]) -> tuple[str, Row]:
     """(text, row) of the one row with the wanted fields."""
-    fields = {key: value for key, value in wanted.items() if key != 'text'}
-    found = [row for row in rows if fields.items() <= row.items()]
+    found = [row for row in rows if wanted.fields.items() <= row.items()]
     if len(found) != 1:
         raise KitError(
-            f'{where(topic)}: {len(found)} rows of bench.json have {fields}, one is meant')
+            f'{where(topic)}: {len(found)} rows of bench.json have {wanted.fields}, one is meant')
     row = found[0]
-    return wanted['text'].format(base=in_words(row['base']), patched=in_words(row['patched'])), row
+    return wanted.text.format(base=in_words(row['base']), patched=in_words(row['patched'])), row
 
 
-def worst(topic, front, rows):
+def worst(topic: str, front: Front, rows: Sequence[Row]) -> str:
     """The row that got worst, in the topic's words; '-' if none did."""
     row = min(rows, key=table.better)
     if table.better(row) >= 1:
         return '-'
     what = ', '.join(filter(None, topics.benchmark(topic).describe(row)))
-    if 'worst' not in front:
+    if not front.worst:
         raise KitError(f'{where(topic)}: worst is missing; it is: {what}')
-    text, named = said(topic, front['worst'], rows)
+    text, named = said(topic, front.worst, rows)
     if table.better(named) > table.better(row):
         raise KitError(f'{where(topic)}: worst: the row that got worst is: {what}')
     return text
 
 
-def line(topic):
+def line(topic: str) -> list[str]:
     """The topic's cells."""
     front, data = topics.front(topic), measure.load(topic)
     count = len(patch_files(topic))
     name = f'[{topic}](series/{topic}/README.md), {count} patches'
     if not data:
-        return [name, front.get('problem', ''), '-', '-', front.get('state', '')]
+        return [name, front.problem, '-', '-', front.state]
     rows = data['rows']
-    figures = '; '.join(said(topic, wanted, rows)[0] for wanted in front.get('rows', []))
-    return [name, front.get('problem', ''), figures, worst(topic, front, rows),
-            front.get('state', '')]
+    figures = '; '.join(said(topic, wanted, rows)[0] for wanted in front.rows)
+    return [name, front.problem, figures, worst(topic, front, rows),
+            front.state]
 
 
-def markdown():
+def markdown() -> str:
     lines = [HEAD, ['---'] * len(HEAD), *map(line, topics.order())]
     return '\n'.join('| ' + ' | '.join(cells) + ' |' for cells in lines)

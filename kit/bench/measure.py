@@ -7,9 +7,9 @@ or higher), `base`, `patched`, `ratio` (how many times better patched is; None: 
 each kernel. A row of a part that was measured by itself has the `command` that did so.
 
 What is particular to a topic is in its measure.py:
-    measure(runs, rounds)     ([rows], accelerator)
+    measure(bench, runs, rounds)    ([rows], accelerator); bench: a Bench
     PARTS                     {PART=: what gives the rows of that part, with the same arguments}
-    quick(runs, rounds)       for `make run`: yields (rows so far, accelerator) after each pair
+    quick(bench, runs)        for `make run`: yields (rows so far, accelerator) after each pair
     HEAD, describe(row)       titles and cells of the columns that say what a row is
     cover(row)                is it in the cover letter's table?
     note(record)              what to know below the table
@@ -22,81 +22,133 @@ import re
 import statistics
 import threading
 import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
-from kit import topics
-from kit.build import selftest as selftests
-from kit.build.trees import ROOTS, release
+from kit import model, topics
+from kit.build import kernel, program, reproducer, selftest
+from kit.build.trees import BASE, OURS, Tree, Trees, release
 from kit.errors import KitError
+from kit.model import Options
 from kit.paths import BUILD, SERIES, TOP, shown
 from kit.process import say, step
 from kit.vm import guest
 
+Row = dict[str, Any]
+Record = dict[str, Any]
+Figures = dict[str, list[float]]    # {metric: numbers}, of one boot
+Boots = Sequence[Sequence[float]]    # figures of each
+SOAK = TOP / 'soak'
 LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
-TREES = ('base', 'patched')
+TREES = ('base', 'patched')    # of a Bench
 
 
 class Journal:
     """The boots of a `make bench` that has not ended: the next one goes on after them."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path, self.lock = path, threading.Lock()
-        self.boots = {}
+        self.boots: dict[tuple[str, ...], Any] = {}
         for line in path.read_text().splitlines() if path.exists() else []:
             with contextlib.suppress(ValueError):    # half a line, of one that was killed
                 key, figures = json.loads(line)
                 self.boots[tuple(key)] = figures
 
-    def add(self, key, figures):
+    def add(self, key: Sequence[str], figures: Any) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.lock, open(self.path, 'a', encoding='ascii') as file:
             # there may be half a line before
             file.write(f"\n{json.dumps([key, figures])}\n")
 
-    def end(self):
+    def end(self) -> None:
         self.path.unlink(missing_ok=True)
 
 
-JOURNALS = []    # that of `make bench`; none while `make run` measures
-
-
-def digest(*files):
+def digest(*files: Path) -> str:
     whole = hashlib.sha256()
     for file in files:
-        whole.update(Path(file).read_bytes())
+        whole.update(file.read_bytes())
     return whole.hexdigest()
 
 
-def journaled(what, key, measured):
-    """What measured() gives, or gave before a `make bench` was interrupted; it is JSON. key: words
-    that tell this boot from others."""
-    if not JOURNALS:
-        return measured()
-    found = JOURNALS[0].boots.get((what, *key))
-    if found is not None:
-        say(f'{what}: measured already, by the make bench that did not end')
+@dataclass(frozen=True)
+class Bench:
+    """What a topic's measure.py measures with. Trees are given by their names, see TREES, or as a
+    Tree that it has made itself."""
+
+    trees: Trees = OURS
+    journal: Journal | None = None    # that of `make bench`; none while `make run` measures
+
+    def tree(self, tree: str | Tree) -> Tree:
+        return self.trees.named(tree) if isinstance(tree, str) else tree
+
+    def build(self, arch: str, flavour: str, tree: str | Tree) -> Path:
+        """A kernel's image."""
+        return kernel.build(model.machine(arch), flavour, self.tree(tree))
+
+    def out(self, arch: str, flavour: str, tree: str | Tree) -> Path:
+        """The folder that it was built in."""
+        return self.tree(tree).out(arch, flavour)
+
+    def selftest(self, arch: str, program: str) -> Path:
+        """The file of a selftest SUITE/PROGRAM: one binary for both kernels, built from the patched
+        tree, or from the series' when that is the user's own and has it not."""
+        for tree in (self.trees.patched, self.trees.series):
+            if selftest.has(tree, program):
+                return selftest.build(model.machine(arch), tree, [program])[program]
+        raise KitError(f'{program} is not there to measure with: no topic adds it to what linux/ '
+                       'has checked out')
+
+    def program(self, arch: str, name: str, files: Sequence[Path]) -> Path:
+        """A program of these files; SOAK is where they find headers, too."""
+        folder = self.trees.patched.root / 'build' / f'{arch}-bench'
+        return program.build(model.machine(arch), self.trees.patched, folder, name, files,
+                             '-I', SOAK)
+
+    def module(self, arch: str, flavour: str, tree: str | Tree, file: Path, made: Path) -> Path:
+        """A module of this file, see reproducer.module()."""
+        return reproducer.module(model.machine(arch), flavour, self.tree(tree), file, made)
+
+    def run_guest(self, arch: str, image: Path, job: str, files: Sequence[Path], options: Options,
+                  **more: Any) -> guest.Outcome:
+        """See guest.run_guest()."""
+        return guest.run_guest(model.machine(arch), image, job, files, options, **more)
+
+    def journaled(self, what: str, key: Sequence[str], measured: Callable[[], Any]) -> Any:
+        """What measured() gives, or gave before a `make bench` was interrupted; it is JSON. key:
+        words that tell this boot from others."""
+        if not self.journal:
+            return measured()
+        found = self.journal.boots.get((what, *key))
+        if found is not None:
+            say(f'{what}: measured already, by the make bench that did not end')
+            return found
+        found = measured()
+        self.journal.add((what, *key), found)
         return found
-    found = measured()
-    JOURNALS[0].add((what, *key), found)
-    return found
+
+    def figures_of(self, arch: str, image: Path, job: str, files: Sequence[Path], options: Options,
+                   what: str) -> tuple[Figures, str]:
+        """({metric: [numbers]}, accelerator) of one boot, from the job's lines `METRIC NUMBER`."""
+        figures, accelerator = self.journaled(
+            what, (repr(options), job, digest(image, *files)),
+            lambda: boot(arch, image, job, files, options, what))
+        return figures, accelerator
 
 
-def figures_of(arch, image, job, files, options, what):
-    """({metric: [numbers]}, accelerator) of one boot, from the job's lines `METRIC NUMBER`."""
-    return journaled(what, (repr(options), job, digest(image, *files)),
-                     lambda: boot(arch, image, job, files, options, what))
+def boot(arch: str, image: Path, job: str, files: Sequence[Path], options: Options,
+         what: str) -> tuple[Figures, str]:
+    """See Bench.figures_of()."""
+    figures: Figures = {}
 
-
-def boot(arch, image, job, files, options, what):
-    figures = {}
-
-    def on_line(text):
-        found = LINE.match(text)
-        if found:
+    def on_line(text: str) -> None:
+        if found := LINE.match(text):
             figures.setdefault(found[1], []).append(float(found[2]))
 
-    ended = guest.run_guest(arch, image, job, files, options, name='bench', what=what,
-                            on_line=on_line)
+    ended = guest.run_guest(model.machine(arch), image, job, files, options, name='bench',
+                            what=what, on_line=on_line)
     if ended.status != guest.OK:
         say(ended.detail)
         raise KitError(f'{what}: {ended.message}', ended.status)
@@ -105,20 +157,7 @@ def boot(arch, image, job, files, options, what):
     return figures, ended.accelerator
 
 
-def selftest(arch, program):
-    """The file of a selftest SUITE/PROGRAM: one binary for both kernels, built from the patched
-    tree, or from the series' when that is the user's own and has it not."""
-    tree = 'patched'
-    if 'series' in ROOTS and not selftests.has(tree, program):
-        tree = 'series'
-    if not selftests.has(tree, program):
-        raise KitError(
-            f'{program} is not there to measure with: no topic adds it to what linux/ has '
-            'checked out')
-    return selftests.build(arch, tree, [program])[program]
-
-
-def plugin(source):
+def plugin(source: Path) -> Path:
     """A TCG plugin, compiled for QEMU on this host."""
     made = BUILD / 'plugins' / f'{source.parent.name}.so'
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -127,9 +166,9 @@ def plugin(source):
     return made
 
 
-def warn_if_busy(seconds=1):
+def warn_if_busy(seconds: float = 1) -> None:
     """Ratios of times are spoilt by whatever else the host does."""
-    def times():
+    def times() -> list[int]:
         with open('/proc/stat', encoding='ascii') as file:
             return [int(number) for number in file.readline().split()[1:9]]
     before = times()
@@ -141,7 +180,7 @@ def warn_if_busy(seconds=1):
             'CPUs, the ratios will be too low')
 
 
-def row(metric, before, after, unit='s', **more):
+def row(metric: str, before: Boots, after: Boots, unit: str = 's', **more: object) -> Row:
     """before, after: one list of figures per boot of each kernel; lower is better."""
     base, patched = (statistics.median([value for run in runs for value in run])
                      for runs in (before, after))
@@ -152,33 +191,33 @@ def row(metric, before, after, unit='s', **more):
             'min': round(min(ratios), 3), 'max': round(max(ratios), 3)}
 
 
-def record(topic, command, rows, accelerator):
-    return {'topic': topic, 'base': f'v{release("base")}',
+def record(topic: str, command: str, rows: Sequence[Row], accelerator: str) -> Record:
+    return {'topic': topic, 'base': f'v{release(BASE)}',
             'accelerator': accelerator.split(',')[0], 'command': command, 'rows': rows}
 
 
-def commands(data):
+def commands(data: Record) -> str:
     """What made the record, for its note: the whole, and parts measured since."""
     parts = dict.fromkeys(row['command'] for row in data['rows'] if 'command' in row)
     return '; '.join(f'`{command}`' for command in (data['command'], *parts))
 
 
-def path_of(topic):
+def path_of(topic: str) -> Path:
     return SERIES / topic / 'bench.json'
 
 
-def load(topic):
+def load(topic: str) -> Record | None:
     """The recorded benchmark, or None."""
     path = path_of(topic)
     if not path.exists():
         return None
     try:
-        return json.loads(path.read_text())
+        return cast(Record, json.loads(path.read_text()))
     except ValueError as error:
         raise KitError(f'{shown(path)}: {error}')
 
 
-def save(data, path):
+def save(data: Record, path: Path) -> None:
     """A row a line, for readable diffs; the last record stays until the new one is whole."""
     rows = ',\n'.join('    ' + json.dumps(row) for row in data['rows'])
     head = ',\n'.join(f'  {json.dumps(key)}: {json.dumps(value)}'
@@ -191,6 +230,6 @@ def save(data, path):
         raise KitError(f'{path.name}: {error.strerror}')
 
 
-def quick_topics():
+def quick_topics() -> list[str]:
     """Those that `make run` can show."""
     return [topic for topic in topics.measured() if hasattr(topics.benchmark(topic), 'quick')]

@@ -7,12 +7,14 @@ each.
 """
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
-from kit import topics
+from kit import model, topics
 from kit.bench import measure, table
+from kit.bench.measure import Bench, Row
 from kit.build import kernel
-from kit.build.trees import source
+from kit.build.trees import OURS, Trees, source
 from kit.errors import KitError, fail
 from kit.paths import BUILD, SERIES, shown
 from kit.process import say
@@ -20,7 +22,7 @@ from kit.process import say
 FEW, MANY = 3, 5    # boots
 
 
-def quick_topic(topic):
+def quick_topic(topic: str) -> str:
     known = measure.quick_topics() or fail('no topic has a quick benchmark')
     topic = topic or known[0]
     if topic not in known:
@@ -28,29 +30,30 @@ def quick_topic(topic):
     return topic
 
 
-def key_of(topic):
+def key_of(topic: str, bench: Bench) -> str:
     """What the figures depend on: both kernels, the program, the benchmark."""
     module = topics.benchmark(topic)
     arch, flavour, program = module.QUICK
-    source('base')    # files that are newer than the patched kernel's objects count as changed
-    for tree in 'patched', 'base':
-        kernel.build(arch, flavour, tree)
-    inputs = [kernel.stamp(arch, flavour, tree) for tree in measure.TREES]
-    files = measure.selftest(arch, program), SERIES / topic / 'measure.py', Path(__file__)
+    source(bench.trees.base)    # newer than the patched kernel's objects: counts as changed
+    for tree in bench.trees.patched, bench.trees.base:
+        bench.build(arch, flavour, tree)
+    inputs = [kernel.stamp(model.machine(arch), flavour, tree)
+              for tree in (bench.trees.base, bench.trees.patched)]
+    files = bench.selftest(arch, program), SERIES / topic / 'measure.py', Path(__file__)
     inputs += [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     return hashlib.sha256(repr(inputs).encode()).hexdigest()
 
 
-def settled(rows):
+def settled(rows: Sequence[Row]) -> bool:
     """Do the boots agree on what the table is about: which kernel is faster? Milliseconds are left
     out, a tick more or less changes them."""
     timed = [row for row in rows if row['unit'] == 's' and row['base'] > 0.05]
     return all((row['min'] > 1) == (row['max'] > 1) for row in timed)
 
 
-def main(topic='', runs=0):
-    topic, wanted = quick_topic(topic), runs
-    key, kept = key_of(topic), BUILD / 'run' / f'{topic}.json'
+def main(topic: str = '', runs: int = 0, trees: Trees = OURS) -> None:
+    topic, wanted, bench = quick_topic(topic), runs, Bench(trees)
+    key, kept = key_of(topic, bench), BUILD / 'run' / f'{topic}.json'
     kept.parent.mkdir(parents=True, exist_ok=True)
     if kept.exists() and not wanted:
         data = json.loads(kept.read_text())
@@ -59,7 +62,7 @@ def main(topic='', runs=0):
             say(f'nothing has changed since this was measured ({shown(kept)}); RUNS=1 measures')
             return
     module, data = topics.benchmark(topic), None
-    for done, (rows, accelerator) in enumerate(module.quick(wanted or MANY), 1):
+    for done, (rows, accelerator) in enumerate(module.quick(bench, wanted or MANY), 1):
         data = measure.record(topic, 'make run', rows, accelerator)
         if done >= (wanted or MANY) or not wanted and done >= FEW and settled(rows):
             break

@@ -5,21 +5,28 @@ A flavour is NAME[+VARIANT...], as guest/config/ has them, with what the topics 
 NAME[+VARIANT...]@[SUITE,...]: with the `config` files of these selftest suites and nothing of the
 topics, for any tree. Symbols that such a tree lacks are named; that is not an error.
 """
-import re
 
-from kit import topics
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from kit import model, topics
 from kit.errors import KitError
-from kit.machines import load_machine
+from kit.model import Machine
 from kit.paths import GUEST, shown
 from kit.process import say, step
-from kit.source.git import git
-from kit.build.trees import make, out, source, stamp_of, state
+from kit.source.git import git, try_git
+from kit.build.trees import OURS, Tree, make, source, stamp_of, state
 
 CONFIGS = GUEST / 'config'
-FLAVOURS = 'plain', 'debug', 'trace', 'kcsan'    # +NAME adds the architecture's ARCH+NAME
+FLAVOURS = 'plain', 'debug', 'trace', 'kcsan'  # +NAME adds the architecture's ARCH+NAME
 
 
-def parts_of(flavour):
+Symbols = dict[str, str]  # {name: value}
+Fragments = list[tuple[Path, Symbols]]
+
+
+def parts_of(flavour: str) -> tuple[str, list[str], list[str] | None]:
     """(name, [variants], [suites] or None: those of the topics)"""
     flavour, at, suites = flavour.partition('@')
     name, *variants = flavour.split('+')
@@ -28,7 +35,7 @@ def parts_of(flavour):
     return name, variants, [suite for suite in suites.split(',') if suite] if at else None
 
 
-def read(file):
+def read(file: Path) -> Symbols:
     """{symbol: value} of a file of lines CONFIG_NAME=value."""
     wanted = {}
     for number, line in enumerate(file.read_text().splitlines(), 1):
@@ -41,12 +48,14 @@ def read(file):
     return wanted
 
 
-def fragments(machine, arch, flavour, src):
+def fragments(machine: Machine, flavour: str, src: Path) -> Fragments:
     """[(file, {symbol: value})], later ones override; those of topics come last."""
-    flavour, variants, suites = parts_of(flavour)
+    (flavour, variants, suites), arch = parts_of(flavour), machine.arch
     # a variant of this architecture's, or of all
-    named = [f'{arch}+{each}' if (CONFIGS / f'{arch}+{each}.config').exists() else f'+{each}'
-             for each in variants]
+    named = [
+        f'{arch}+{each}' if (CONFIGS / f'{arch}+{each}.config').exists() else f'+{each}'
+        for each in variants
+    ]
     needed, found = ['common', arch, flavour, *named], []
     for name in [*needed[:3], f'{arch}-{flavour}', *needed[3:]]:
         file = CONFIGS / f'{name}.config'
@@ -55,30 +64,41 @@ def fragments(machine, arch, flavour, src):
         elif name in needed:
             raise KitError(f'{shown(file)} is missing')
     if suites is not None:
-        return found + of_suites(machine, src, suites, 'config', f'config.{machine["host"]}')
-    return (of_suites(machine, src, topics.suites(arch), 'config') + found
-            + topics.config([arch, flavour, f'{arch}-{flavour}']))
+        return found + of_suites(machine, src, suites, 'config', f'config.{machine.host}')
+    return (
+        of_suites(machine, src, topics.suites(arch), 'config')
+        + found
+        + topics.config([arch, flavour, f'{arch}-{flavour}'])
+    )
 
 
-def of_suites(machine, src, suites, *names):
+def of_suites(machine: Machine, src: Path, suites: Iterable[str], *names: str) -> Fragments:
     """What the suites' files of these names ask for."""
     files = [src / 'tools/testing/selftests' / suite / name for suite in suites for name in names]
-    return [(file, {symbol: 'y' if value == 'm' else value    # the initrd has no modules
-                    for symbol, value in read(file).items()
-                    if symbol not in machine.get('foreign_symbols', [])})
-            for file in files if file.exists()]
+    return [
+        (
+            file,
+            {
+                symbol: 'y' if value == 'm' else value  # the initrd has no modules
+                for symbol, value in read(file).items()
+                if symbol not in machine.foreign_symbols
+            },
+        )
+        for file in files
+        if file.exists()
+    ]
 
 
-def known_symbols(src, symbols):
+def known_symbols(src: Path, symbols: Collection[str]) -> set[str]:
     """Those of the symbols that some Kconfig file of the tree defines."""
     if not symbols:
         return set()
     pattern = rf'^[[:space:]]*(menu)?config ({"|".join(symbols)})$'
-    done = git('grep', '-hE', pattern, '--', '*Kconfig*', cwd=src, check=False)
+    done = try_git('grep', '-hE', pattern, '--', '*Kconfig*', cwd=src)
     return {line.split()[-1] for line in done.stdout.splitlines()}
 
 
-def generate(machine, folder, src, symbols, *more):
+def generate(machine: Machine, folder: Path, src: Path, symbols: Symbols, *more: str) -> Symbols:
     """Writes .config with these symbols; {symbol: its value} of those that came out otherwise."""
     folder.mkdir(parents=True, exist_ok=True)
     merged = folder / 'merged.config'
@@ -86,21 +106,26 @@ def generate(machine, folder, src, symbols, *more):
     command, env = make(machine, folder, src, *more, 'allnoconfig')
     step(None, command, log=folder / 'config.log', env={**env, 'KCONFIG_ALLCONFIG': merged})
     final = dict(re.findall(r'^CONFIG_(\w+)=(.+)$', (folder / '.config').read_text(), re.M))
-    return {symbol: final.get(symbol, 'n') for symbol, value in symbols.items()
-            if final.get(symbol, 'n') != value}
+    return {
+        symbol: final.get(symbol, 'n')
+        for symbol, value in symbols.items()
+        if final.get(symbol, 'n') != value
+    }
 
 
-def inputs(machine, src, asked):
+def inputs(machine: Machine, src: Path, asked: Fragments) -> str:
     """A digest of what a .config is made from: Kconfig files, what is asked for, the compiler."""
     kconfig = '*Kconfig*', 'scripts/kconfig', 'Makefile', 'arch/*/Makefile'
-    return stamp_of(machine, git('ls-files', '-s', '--', *kconfig, cwd=src), state(src, *kconfig),
-                    asked)
+    return stamp_of(
+        machine, git('ls-files', '-s', '--', *kconfig, cwd=src), state(src, *kconfig), asked
+    )
 
 
-def configure(arch, flavour, tree):
+def configure(machine: Machine, flavour: str, tree: Tree) -> None:
     """Writes .config; every requested symbol is in it as requested, or this is an error."""
-    machine, src, folder = load_machine(arch), source(tree), out(arch, flavour, tree)
-    asked, requested = fragments(machine, arch, flavour, src), {}
+    src, folder = source(tree), tree.out(machine.arch, flavour)
+    asked = fragments(machine, flavour, src)
+    requested: dict[str, tuple[str, Path]] = {}
     key, mark, written = inputs(machine, src, asked), folder / '.asked', folder / '.config'
     if mark.exists() and written.exists() and mark.read_text() == key + written.read_text():
         return
@@ -110,8 +135,9 @@ def configure(arch, flavour, tree):
             known = known_symbols(src, wanted)
             wanted = {symbol: value for symbol, value in wanted.items() if symbol in known}
         requested.update({symbol: (value, file) for symbol, value in wanted.items()})
-    wrong = generate(machine, folder, src, {symbol: value
-                                            for symbol, (value, _) in requested.items()})
+    wrong = generate(
+        machine, folder, src, {symbol: value for symbol, (value, _) in requested.items()}
+    )
     known = known_symbols(src, list(wrong))
     for symbol, final in wrong.items():
         value, file = requested[symbol]
@@ -120,5 +146,10 @@ def configure(arch, flavour, tree):
     if wrong and parts_of(flavour)[2] is None:
         written.unlink()
         raise KitError(
-            f'{tree} {arch} {flavour}: {len(wrong)} requested symbol(s) missing from .config')
+            f'{tree} {machine.arch} {flavour}: {len(wrong)} requested symbol(s) missing from .config'
+        )
     mark.write_text(key + written.read_text())
+
+
+def main(arch: str, flavour: str, tree: str) -> None:
+    configure(model.machine(arch), flavour, OURS.named(tree))

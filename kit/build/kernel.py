@@ -2,14 +2,17 @@
 """Builds kernels."""
 import os
 import shutil
+from collections.abc import Sequence
+from pathlib import Path
 
+from kit import model
 from kit.errors import KitError
-from kit.machines import load_machine
+from kit.model import Machine
 from kit.paths import BUILD, shown
 from kit.process import step
 from kit.build.config import CONFIGS, configure, fragments, parts_of
 from kit.source.git import git
-from kit.build.trees import make, out, source, stamp_of, state
+from kit.build.trees import OURS, PATCHED, Tree, make, source, stamp_of, state
 from kit.lock import Lock
 
 
@@ -17,19 +20,19 @@ KEPT = BUILD / 'kept'    # kernels that make check built, for make test
 SYMBOLS = 'vmlinux.symvers'    # what the kernel exports
 
 
-def write_changed(path, text):
+def write_changed(path: Path, text: str) -> None:
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
 
 
-def drop_halves(folder):
+def drop_halves(folder: Path) -> None:
     """What a killed assembler left: make takes an empty object for a finished one."""
     for path in folder.rglob('*.o'):
         if not path.stat().st_size:
             path.unlink()
 
 
-def clear(folder):
+def clear(folder: Path) -> None:
     """What a killed copy left; the lock on the folder stays."""
     for path in list(folder.glob('*')):
         if path.is_dir() and not path.is_symlink():
@@ -38,46 +41,50 @@ def clear(folder):
             path.unlink()
 
 
-def copy_kernel(machine, from_folder, to_folder):
+def copy_kernel(machine: Machine, from_folder: Path, to_folder: Path) -> None:
     """What others read of a built kernel; the stamp, which vouches for it, comes last."""
     (to_folder / '.stamp').unlink(missing_ok=True)
-    for name in dict.fromkeys((machine['image'], 'vmlinux', 'System.map', SYMBOLS, '.stamp')):
+    for name in dict.fromkeys((machine.image, 'vmlinux', 'System.map', SYMBOLS, '.stamp')):
         (to_folder / name).parent.mkdir(parents=True, exist_ok=True)
         if name != SYMBOLS or (from_folder / name).exists():    # without modules it has none
             shutil.copyfile(from_folder / name, to_folder / name)
 
 
-def has_stamp(folder, stamp):
+def has_stamp(folder: Path, stamp: str) -> bool:
     """Was the kernel there built from this?"""
     file = folder / '.stamp'
     return file.exists() and file.read_text() == stamp
 
 
-def keep(arch, flavour, tree):
+def kept(machine: Machine, flavour: str) -> Path:
+    return KEPT / f'{machine.arch}-{flavour}'
+
+
+def keep(machine: Machine, flavour: str, tree: Tree) -> None:
     """Keeps the kernel that the tree has just built; the tree goes on to another commit."""
-    copy_kernel(load_machine(arch), out(arch, flavour, tree), KEPT / f'{arch}-{flavour}')
+    copy_kernel(machine, tree.out(machine.arch, flavour), kept(machine, flavour))
 
 
-def asked(arch, flavour, tree):
+def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
     """(text in front of each file, stamp) of what a kernel is built from; a folder's name is no
     part of it."""
-    machine, src = load_machine(arch), source(tree)
-    header = CONFIGS / f'{arch}-{parts_of(flavour)[0]}.h'
+    src = source(tree)
+    header = CONFIGS / f'{machine.arch}-{parts_of(flavour)[0]}.h'
     extra = header.read_text() if header.exists() else ''
-    symbols = [(file.name, wanted) for file, wanted in fragments(machine, arch, flavour, src)]
+    symbols = [(file.name, wanted) for file, wanted in fragments(machine, flavour, src)]
     return extra, stamp_of(machine, state(src), symbols, extra)
 
 
-def begin_as_patched(arch, flavour, src, folder):
+def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, folder: Path) -> None:
     """Begins the base's folder with the patched kernel's objects; the sources that differ are
     touched, so that make makes anew what depends on them. ccache has none of the objects, as the
     series adds a symbol to the configuration. Until there is a .config, the next build begins
     again."""
-    patched, other = source('patched'), out(arch, flavour, 'patched')
-    _, now = asked(arch, flavour, 'patched')
+    patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)
+    _, now = asked(machine, flavour, patched_tree)
     with Lock(other):
         # of a kernel that was kept, the objects beside it may be of another state
-        if not has_stamp(other, now) or has_stamp(KEPT / f'{arch}-{flavour}', now):
+        if not has_stamp(other, now) or has_stamp(kept(machine, flavour), now):
             return
         commit = git('rev-parse', 'HEAD', cwd=src).strip()
         differ = git('diff', '--name-only', '-z', '--no-renames', commit, cwd=patched)
@@ -92,25 +99,25 @@ def begin_as_patched(arch, flavour, src, folder):
         file.write_text(text.replace(f'{other}/', f'{folder}/'))
 
 
-def build(arch, flavour, tree, parts=()):
+def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ()) -> Path:
     """Builds unless nothing changed; returns the image. Or compiles only parts, goals of make."""
-    machine, src, folder = load_machine(arch), source(tree), out(arch, flavour, tree)
-    image, stamp, kept = folder / machine['image'], folder / '.stamp', KEPT / f'{arch}-{flavour}'
+    src, folder = source(tree), tree.out(machine.arch, flavour)
+    image, stamp, before = folder / machine.image, folder / '.stamp', kept(machine, flavour)
     try:
         with Lock(folder):
-            extra, now = asked(arch, flavour, tree)
+            extra, now = asked(machine, flavour, tree)
             if has_stamp(folder, now) and image.exists():
                 return image
             # only there: the commits' trees need their objects as well
-            if tree == 'patched' and has_stamp(kept, now):
-                copy_kernel(machine, kept, folder)
+            if tree.name == PATCHED.name and has_stamp(before, now):
+                copy_kernel(machine, before, folder)
                 return image
-            if tree == 'base' and not (folder / '.config').exists():
-                begin_as_patched(arch, flavour, src, folder)
+            if tree.begins_as and not (folder / '.config').exists():
+                begin_as(tree.begins_as, machine, flavour, src, folder)
             stamp.unlink(missing_ok=True)
             drop_halves(folder)
-            configure(arch, flavour, tree)
-            command, env = make(machine, folder, src, *(parts or [machine['target']]))
+            configure(machine, flavour, tree)
+            command, env = make(machine, folder, src, *(parts or [machine.target]))
             if extra:
                 # beside the objects: a path that differs from tree to tree would keep ccache from
                 # sharing them
@@ -120,7 +127,7 @@ def build(arch, flavour, tree, parts=()):
             # into: of two kernels that are compressed to the same length the second had the first
             # one's code. A macro that nobody reads tells them apart.
             command.append(f'AFLAGS_piggy.o=-DSTAMP={now}')
-            what = f'build {tree} {arch} {flavour}{" (parts)" if parts else ""}'
+            what = f'build {tree} {machine.arch} {flavour}{" (parts)" if parts else ""}'
             step(what, command, log=folder / 'log', env=env)
             if not parts:
                 stamp.write_text(now)
@@ -129,20 +136,24 @@ def build(arch, flavour, tree, parts=()):
     return image
 
 
-def prepare_modules(arch, flavour, tree):
+def prepare_modules(machine: Machine, flavour: str, tree: Tree) -> None:
     """Makes the folder of a built kernel ready for modules. Beside a kernel that was kept there are
     no objects; its exported symbols were kept with it. The caller holds the folder's lock."""
-    folder = out(arch, flavour, tree)
-    kept = not (folder / 'vmlinux.o').exists()
-    if kept:
-        configure(arch, flavour, tree)
-    command, env = make(load_machine(arch), folder, source(tree),
-                        'modules_prepare' if kept else 'modules')
+    folder = tree.out(machine.arch, flavour)
+    was_kept = not (folder / 'vmlinux.o').exists()
+    if was_kept:
+        configure(machine, flavour, tree)
+    goal = 'modules_prepare' if was_kept else 'modules'
+    command, env = make(machine, folder, source(tree), goal)
     step(None, command, log=folder / 'modules.log', env=env)
-    if kept:
+    if was_kept:
         shutil.copyfile(folder / SYMBOLS, folder / 'Module.symvers')
 
 
-def stamp(arch, flavour, tree):
+def main(arch: str, flavour: str, tree: str) -> Path:
+    return build(model.machine(arch), flavour, OURS.named(tree))
+
+
+def stamp(machine: Machine, flavour: str, tree: Tree) -> str:
     """What tells one built kernel from another."""
-    return (out(arch, flavour, tree) / '.stamp').read_text()
+    return (tree.out(machine.arch, flavour) / '.stamp').read_text()

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Builds selftests statically for a guest."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
 from kit import topics
-from kit.setup import apt
-from kit.errors import KitError, fail
-from kit.machines import load_machine
-from kit.paths import BUILD, GUEST
-from kit.process import output, step
-from kit.build.trees import make, root, source, source_arch, stamp_of, state
+from kit.build.trees import Tree, make, source, stamp_of, state
+from kit.errors import KitError
 from kit.lock import Lock
+from kit.model import Machine
+from kit.paths import BUILD, GUEST
+from kit.process import Environment, Word, output, step
+from kit.setup import apt
 
 BELOW = 'tools/testing/selftests'
 
@@ -15,7 +19,7 @@ BELOW = 'tools/testing/selftests'
 LIBRARIES = {'vfio': ('libuuid.a', 'uuid-dev')}
 
 
-def suite_of(tree, program):
+def suite_of(tree: Tree, program: str) -> tuple[str, str] | None:
     """SUITE/PROGRAM as (suite, program), or None: a suite has a Makefile (kvm, not kvm/arm64)."""
     words = program.split('/')
     for count in range(len(words) - 1, 0, -1):
@@ -25,34 +29,34 @@ def suite_of(tree, program):
     return None
 
 
-def has(tree, program):
+def has(tree: Tree, program: str) -> bool:
     """Is the program's source there?"""
     found = suite_of(tree, program)
     return bool(found) and any((source(tree) / BELOW / found[0]).glob(f'{found[1]}.*'))
 
 
-def goals_of(arch, tree, suite, folder, wanted):
+def goals_of(
+        machine: Machine, tree: Tree, suite: str, folder: Path, wanted: Iterable[str]) -> list[str]:
     """A topic's own suites are built whole, or what it names of them; of others (large, or with
     libraries that a cross compiler lacks) only the programs that are wanted."""
     if named := topics.programs(suite):
         return [str(folder / program) for program in named
                 if (source(tree) / f'{BELOW}/{suite}/{program}.c').exists()]
-    if suite in topics.suites(arch):
+    if suite in topics.suites(machine.arch):
         return ['all']
     return sorted(str(folder / program) for program in wanted)
 
 
-def library_of(machine, suite):
+def library_of(machine: Machine, suite: str) -> tuple[str, str]:
     """(compiler's words, linker's words) for a library that the compiler does not find by itself,
     as a cross compiler does not: a package of the guest's architecture, unpacked below build/."""
     if suite not in LIBRARIES:
         return '', ''
-    (name, package), arch = LIBRARIES[suite], machine['debian_arch']
-    cross = machine['cross_compile']
-    if '/' in output([f'{cross}gcc', f'-print-file-name={name}']):
+    (name, package), arch = LIBRARIES[suite], machine.debian_arch
+    if '/' in output([machine.gcc, f'-print-file-name={name}']):
         return '', ''
     unpacked = BUILD / 'apt' / f'{package}-{arch}' / 'files' / 'root'
-    library = unpacked / 'usr/lib' / cross.rstrip('-') / name
+    library = unpacked / 'usr/lib' / machine.cross_compile.rstrip('-') / name
     if not library.exists():
         apt.fetch(package, machine, f'install {package}:{arch}')
     if not library.exists():
@@ -60,7 +64,8 @@ def library_of(machine, suite):
     return f' -isystem {unpacked}/usr/include', f' -L{library.parent}'
 
 
-def suite_command(machine, tree, suite, folder, *goals):
+def suite_command(machine: Machine, tree: Tree, suite: str, folder: Path,
+                  *goals: Word) -> tuple[list[Word], Environment]:
     """(command, environment) of a make in the suite's folder; headers were installed."""
     headers, target = folder / 'headers', folder / suite
     command, env = make(machine, headers, source(tree) / BELOW / suite, *goals)
@@ -76,36 +81,39 @@ def suite_command(machine, tree, suite, folder, *goals):
     return command, env
 
 
-def install_headers(machine, arch, tree, folder):
+def install_headers(machine: Machine, tree: Tree, folder: Path) -> None:
     """The tree's for user space, into the folder."""
     command, env = make(machine, folder / 'headers', source(tree), 'headers_install')
-    step(f'build {tree} {arch} headers', command, log=folder / 'headers.log', env=env)
+    step(f'build {tree} {machine.arch} headers', command, log=folder / 'headers.log', env=env)
 
 
-def sources_of(machine, tree):
+def sources_of(machine: Machine, tree: Tree) -> str:
     """A digest of what programs and installed headers are made of."""
     return state(source(tree), BELOW, 'tools/include', 'include/uapi',
-                 f'arch/{source_arch(machine)}/include/uapi')
+                 f'arch/{machine.source_arch}/include/uapi')
 
 
-def build_suite(machine, arch, tree, suite, folder, goals):
+def build_suite(
+        machine: Machine, tree: Tree, suite: str, folder: Path, goals: Sequence[str]) -> None:
     command, env = suite_command(machine, tree, suite, folder, *goals)
-    step(f'build {tree} {arch} selftests/{suite}', command,
+    step(f'build {tree} {machine.arch} selftests/{suite}', command,
          log=folder / f'{suite.replace("/", "-")}.log', env=env)
 
 
-def build(arch, tree, programs, suites=()):
+def build(machine: Machine, tree: Tree, programs: Iterable[str],
+          suites: Iterable[str] = ()) -> dict[str, Path]:
     """Builds the programs (SUITE/PROGRAM) and whole suites; {program: its file}."""
-    machine = load_machine(arch)
-    folder = root(tree) / 'build' / f'{arch}-selftests'
+    folder = tree.root / 'build' / f'{machine.arch}-selftests'
     places = {}
     for program in programs:
-        places[program] = suite_of(tree, program) or \
-            fail(f'{tree} tree: no selftest suite for {program}: is the series applied?')
-    wanted = {suite: [] for suite in suites}
+        place = suite_of(tree, program)
+        if not place:
+            raise KitError(f'{tree} tree: no selftest suite for {program}: is the series applied?')
+        places[program] = place
+    wanted: dict[str, list[str]] = {suite: [] for suite in suites}
     for suite, name in places.values():
         wanted.setdefault(suite, []).append(name)
-    goals = {suite: goals_of(arch, tree, suite, folder / suite, names)
+    goals = {suite: goals_of(machine, tree, suite, folder / suite, names)
              for suite, names in wanted.items()}
     with Lock(folder):
         sources = sources_of(machine, tree)
@@ -114,11 +122,11 @@ def build(arch, tree, programs, suites=()):
         missing = [suite for suite, mark in marks.items()
                    if not mark.exists() or mark.read_text() != stamps[suite]]
         if missing:
-            install_headers(machine, arch, tree, folder)
+            install_headers(machine, tree, folder)
         for suite in missing:
             (folder / suite).mkdir(parents=True, exist_ok=True)
             marks[suite].unlink(missing_ok=True)
-            build_suite(machine, arch, tree, suite, folder, goals[suite])
+            build_suite(machine, tree, suite, folder, goals[suite])
             marks[suite].write_text(stamps[suite])
     files = {program: folder / suite / name for program, (suite, name) in places.items()}
     for program, file in files.items():
@@ -127,10 +135,10 @@ def build(arch, tree, programs, suites=()):
     return files
 
 
-def keep_vm(arch):
+def keep_vm(machine: Machine) -> Path:
     """The program that runs beside the tests."""
-    folder = BUILD / 'keep_vm' / arch
+    folder = BUILD / 'keep_vm' / machine.arch
     with Lock(folder):
-        step(None, [f'{load_machine(arch)["cross_compile"]}gcc', '-O2', '-Wall', '-static',
-                    '-o', folder / 'keep_vm', GUEST / 'keep_vm.c'])
+        step(None, [machine.gcc, '-O2', '-Wall', '-static', '-o', folder / 'keep_vm',
+                    GUEST / 'keep_vm.c'])
     return folder / 'keep_vm'

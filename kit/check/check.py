@@ -14,7 +14,7 @@ from kit.check import compiling, files, mailed, pages, patches
 from kit.check.common import GENERIC, WORK, Failed, Skipped
 from kit.errors import KitError
 from kit.lock import Lock
-from kit.machines import usual_archs
+from kit.model import usual_archs
 from kit.paths import LINUX
 from kit.process import Pool
 from kit.setup import prepare

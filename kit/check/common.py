@@ -7,10 +7,9 @@ import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
-from kit.build.trees import source_arch
 from kit.errors import KitError
 from kit.host import host_cpus
-from kit.machines import archs, load_machine
+from kit.model import machines
 from kit.paths import BUILD
 from kit.source.apply import applied
 from kit.source.git import git, whole, whole_worktree
@@ -109,7 +108,7 @@ def new_lines(base, tip):
 
 def arch_of(path):
     """The architecture whose build has this file; of one that is no guest's, its name."""
-    guests = {source_arch(load_machine(arch)): arch for arch in archs()}
+    guests = {machine.source_arch: machine.arch for machine in machines()}
     for folder, arch in guests.items():
         if path.startswith((f'arch/{folder}/', f'tools/testing/selftests/{folder}/')):
             return arch

@@ -4,12 +4,13 @@ configurations, gcc W=1 and sparse."""
 import functools
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from kit import topics
 from kit.build import kernel, selftest
 from kit.build.config import configure, fragments, generate, known_symbols
-from kit.build.trees import compiler_version, make, out, root, source_arch
+from kit.build.trees import bisected, compiler_version, make
 from kit.check.common import (
     GENERIC,
     WORK,
@@ -25,11 +26,11 @@ from kit.check.common import (
     series,
 )
 from kit.errors import KitError
-from kit.machines import archs, load_machine
 from kit.mail import single
+from kit.model import archs, machine, machines
 from kit.paths import GUEST, TOP
-from kit.process import output, say, step
-from kit.source.git import git
+from kit.process import output, result, say, step
+from kit.source.git import git, try_git
 from kit.source.patches import patch_files
 from kit.source.pinned import base_file, touched
 from kit.test import plan
@@ -40,27 +41,23 @@ SPARSE = 'sparse -D__typeof_unqual__=__typeof__'
 USERS = 40    # of a header that are compiled with it; the last commit is built whole
 
 
-def tree_of(arch):
-    """The architecture's tree: its commits are checked out one by one."""
-    return f'bisect-{arch}'
-
-
 def linux_of(arch):
-    return root(tree_of(arch)) / 'linux'
+    """Where the architecture's commits are checked out one by one."""
+    return bisected(arch).linux
 
 
 @functools.cache
 def flavour_of(arch):
     """What `make test` boots, so that it is compiled once: plain, if that is among it."""
-    flavours = [boot['flavour'] for boot in plan.chosen(arch=arch)] or ['plain']
+    flavours = [boot.flavour for boot in plan.chosen(arch=arch)] or ['plain']
     return 'plain' if 'plain' in flavours else flavours[0]
 
 
 def sources(commit, arch):
     """What a build for the architecture reads of a commit: no pages, no tests, nothing of the other
     guests' architectures."""
-    others = {f'arch/{source_arch(load_machine(other))}' for other in archs()} - {
-        f'arch/{source_arch(load_machine(arch))}'
+    others = {f'arch/{other.source_arch}' for other in machines()} - {
+        f'arch/{machine(arch).source_arch}'
     }
     lines = git('ls-tree', commit, '--', 'arch/', 'tools/', 'Documentation/Kconfig') + git(
         'ls-tree', commit
@@ -79,7 +76,7 @@ def build_key(commit, arch):
     configs = topics.config([arch, flavour_of(arch), f'{arch}-{flavour_of(arch)}'])
     return remember(sources(commit, arch), [path.read_bytes() for path in settings],
                     [wanted for _, wanted in configs], topics.suites(arch),
-                    compiler_version(load_machine(arch)))
+                    compiler_version(machine(arch)))
 
 
 def gcc_says(log, arch):
@@ -110,8 +107,7 @@ def users():
     names = {header_name(path) for path in series().files
              if path.endswith('.h') and not path.startswith('tools/')}
     patterns = [f'-e<{name}>' for name in sorted(names)]
-    lines = git('grep', '-oF', *patterns, series().last, '--', '*.c',
-                check=False).stdout if names else ''
+    lines = try_git('grep', '-oF', *patterns, series().last, '--', '*.c').stdout if names else ''
     found = {}
     for line in lines.splitlines():
         _, path, name = line.split(':')
@@ -129,7 +125,7 @@ def objects_of(topic, commit, below, arch, changed=()):
     headers it touches; those that this kernel has, as the build of the last commit has shown."""
     headers = [path for path in touched(below, commit) if path.endswith('.h')]
     files = {*series().kernel_files(changed or series().topic_files[topic]), *users_of(headers)}
-    folder = out(arch, flavour_of(arch), tree_of(arch))
+    folder = bisected(arch).out(arch, flavour_of(arch))
     listed = git('ls-tree', '-r', '--name-only', commit, '--', *files).splitlines() if files else []
     return sorted(f'{path[:-2]}.o' for path in listed if made_by_its_folder(folder, path[:-2]))
 
@@ -150,10 +146,10 @@ def build_commit(what, commit, arch, parts=()):
     checkout(commit, linux_of(arch))
     flavour = flavour_of(arch)
     try:
-        kernel.build(arch, flavour, tree_of(arch), parts)
+        kernel.build(machine(arch), flavour, bisected(arch), parts)
     except KitError as error:
         raise Failed(f'{what} does not build for {arch}: {error}') from error
-    log = out(arch, flavour, tree_of(arch)) / 'log'
+    log = bisected(arch).out(arch, flavour) / 'log'
     said = [line for line in gcc_says(log, arch) if line.split(':')[0] in series().files]
     if said:
         raise Failed('\n'.join([f'{what}:', *said]))
@@ -168,7 +164,7 @@ def build_suites(commit, below, arch):
     key = remember('suites', git('rev-parse', f'{commit}^{{tree}}'), suites, arch)
     if suites and not passed_before(key):
         checkout(commit, linux_of(arch))
-        selftest.build(arch, tree_of(arch), [], suites)
+        selftest.build(machine(arch), bisected(arch), [], suites)
         passed_now(key)
 
 
@@ -178,10 +174,10 @@ def bisect(arch, full=False):
     mine = {topic for topic in series().tips if arch in archs_of(topic)}
     if not mine:
         raise Skipped(f'no topic is compiled for {arch}')
-    last, folder = series().last, out(arch, flavour_of(arch), tree_of(arch))
+    last, folder = series().last, bisected(arch).out(arch, flavour_of(arch))
     if not passed_before(remember(build_key(last, arch), ())) or not folder.exists():
         build_commit('the whole series', last, arch)
-        kernel.keep(arch, flavour_of(arch), tree_of(arch))
+        kernel.keep(machine(arch), flavour_of(arch), bisected(arch))
     below = 'base'
     for (topic, commit), path in zip(series().commits, series().patches):
         if topic in mine:
@@ -215,12 +211,12 @@ def compiler_warnings(commit, files, arch):
     """(exit status, what W=1 and sparse say, log) of these files, configured as the debug kernel,
     which has all tests."""
     checkout(commit, linux_of(arch))
-    configure(arch, 'debug', tree_of(arch))
-    folder = out(arch, 'debug', tree_of(arch))
+    configure(machine(arch), 'debug', bisected(arch))
+    folder = bisected(arch).out(arch, 'debug')
     objects = [path[:-2] + '.o' for path in files]
     for path in objects:
         (folder / path).unlink(missing_ok=True)
-    command, env = make(load_machine(arch), folder, linux_of(arch), '-k', 'W=1', 'C=1',
+    command, env = make(machine(arch), folder, linux_of(arch), '-k', 'W=1', 'C=1',
                         f'CHECK={SPARSE}', *objects)
     which = 'base' if commit == 'base' else 'series'
     log = WORK / f'warnings-{arch}-{which}.log'
@@ -257,43 +253,45 @@ def warnings(arch, _=False):
 
 def machine_of(config):
     """The guest's, but for what the configuration says."""
-    return {**load_machine(config['arch']), **config}
+    found = machine(config.arch)
+    return replace(found, kernel_arch=config.kernel_arch or found.kernel_arch,
+                   cross_compile=config.cross_compile or found.cross_compile)
 
 
 def compile_touched(config, commit, files):
     """(exit status, findings, log) of these files of the commit in a small configuration."""
-    arch = config['arch']
-    name, machine, src = config['name'], machine_of(config), linux_of(arch)
+    arch, name = config.arch, f'{config.topic}-{config.name}'
+    guest, src = machine_of(config), linux_of(arch)
     checkout(commit, src)
     # one folder for all configurations of a compiler: the kernel's own tools are built once
-    suffix = f'-{config["compiler"]}' if 'compiler' in config else ''
-    folder = out(machine['kernel_arch'], f'small{suffix}', tree_of(arch))
+    suffix = f'-{config.compiler}' if config.compiler else ''
+    folder = bisected(arch).out(guest.kernel_arch, f'small{suffix}')
     ccache = 'ccache ' if shutil.which('ccache') else ''
-    compiler = [f'CC={ccache}{config["compiler"]}'] if 'compiler' in config else []
-    lost = generate(machine, folder, src, config['symbols'], *compiler)
+    compiler = [f'CC={ccache}{config.compiler}'] if config.compiler else []
+    lost = generate(guest, folder, src, topics.symbols(config.symbols), *compiler)
     if lost and commit == series().last:    # the base has not the series' own
         raise Failed(f'{name}: not in .config: {" ".join(lost)}')
-    objects = [f'{path[:-2]}.o' for path in [*files, *config['also']]]
+    objects = [f'{path[:-2]}.o' for path in [*files, *config.also]]
     for path in objects:    # only what is compiled says something
         (folder / path).unlink(missing_ok=True)
-    command, env = make(machine, folder, src, *compiler, '-k', *objects)
+    command, env = make(guest, folder, src, *compiler, '-k', *objects)
     which = 'the base' if commit == 'base' else subject(commit)
     log = folder / f'{name}-{"base" if commit == "base" else "series"}.log'
     status = step(f'compile {name}: {len(objects)} files of {which}', command, log=log, env=env,
                   check=False)
     said = (folder / 'config.log').read_text(errors='replace').splitlines()
     unmet = [line for line in said if 'unmet direct dependencies' in line]
-    found = [*unmet, *gcc_says(log, arch), *unresolved(folder, objects, machine, commit)]
+    found = [*unmet, *gcc_says(log, arch), *unresolved(folder, objects, guest, commit)]
     return status, found, log
 
 
-def unresolved(folder, objects, machine, commit):
+def unresolved(folder, objects, guest, commit):
     """What linking would find: a module's call that nobody exports, 64-bit divisions of 32-bit
     kernels."""
     found = []
     for path in filter(lambda each: (folder / each).exists(), objects):
-        names = output([f'{machine["cross_compile"]}nm', '-u', '--format=just-symbols',
-                        folder / path], check=False).stdout.split()
+        names = result([f'{guest.cross_compile}nm', '-u', '--format=just-symbols',
+                        folder / path]).stdout.split()
         found += [f'{path}: {name}' for name in names
                   if re.fullmatch(r'__u?(div|mod|divmod)[dt]i[34]', name)]
         command = (folder / path).with_name(f'.{Path(path).name}.cmd').read_text()
@@ -316,30 +314,29 @@ def exported_symbols(commit):
 
 def files_for(config):
     """The C files of the configuration's topics that such a kernel has."""
-    touched_files = [path for topic in config['topics'] for path in series().topic_files[topic]]
-    return [path for path in dict.fromkeys(series().kernel_files(touched_files))
-            if not path.startswith(tuple(config['without']))
+    return [path for path in series().kernel_files(series().topic_files[config.topic])
+            if not path.startswith(config.without)
             and (not path.startswith('arch/')
-                 or path.startswith(f'arch/{source_arch(machine_of(config))}/'))]
+                 or path.startswith(f'arch/{machine_of(config).source_arch}/'))]
 
 
 def commits_for(config, full):
     """Those that are compiled so: the last, with FULL=1 each one from its first topic on."""
-    if not full or config.get('full'):
+    if not full or config.full:
         return [series().last]
-    first = min(map(list(series().tips).index, config['topics']))
+    first = list(series().tips).index(config.topic)
     return [commit for topic, commit in series().commits
             if list(series().tips).index(topic) >= first]
 
 
 def small(arch, full=False):
     """The touched files compile in the topics' small configurations, and nothing new is said."""
-    found, wanted = [], [config for config in topics.compiled() if config['arch'] == arch
-                         and (full or not config.get('full'))]
+    found, wanted = [], [config for config in topics.compiled() if config.arch == arch
+                         and (full or not config.full)]
     if not wanted:
         raise Skipped(f'no topic has one for {arch}')
     for config in wanted:
-        compiler = config.get('compiler') or f'{machine_of(config)["cross_compile"]}gcc'
+        compiler = config.compiler or machine_of(config).gcc
         if not shutil.which(compiler):
             raise Failed(f'{compiler} is missing (make deps FULL=1)')
         version = output([compiler, '--version'])
@@ -360,7 +357,7 @@ def small(arch, full=False):
 def undefined_symbols(arch, flavour):
     """What the kernel asks for and no Kconfig file defines."""
     src = linux_of(arch)
-    asked = {symbol for _, symbols in fragments(load_machine(arch), arch, flavour, src)
+    asked = {symbol for _, symbols in fragments(machine(arch), flavour, src)
              for symbol, value in symbols.items() if value != 'n'}
     return asked - known_symbols(src, asked)
 
@@ -369,8 +366,8 @@ def configs(arch, full=False):
     """Kernels that nothing here builds, for `make shell`, FULL=1, ask for symbols that there are.
     With FULL=1 each .config is made: a symbol may be there and its dependencies not."""
     need_patches()
-    asked = {boot['flavour'] for boot in plan.chosen(arch, full=True)}
-    asked -= {boot['flavour'] for boot in plan.chosen(arch)}
+    asked = {boot.flavour for boot in plan.chosen(arch, full=True)}
+    asked -= {boot.flavour for boot in plan.chosen(arch)}
     asked |= {'plain+share', 'plain+gdb'}
     if arch == GENERIC:
         asked |= {'trace', 'plain+quick'}    # make bench's and make run's
@@ -380,7 +377,7 @@ def configs(arch, full=False):
         found += [f'{arch} {flavour}: no Kconfig file defines {symbol}'
                   for symbol in sorted(undefined_symbols(arch, flavour))]
         if full:
-            configure(arch, flavour, tree_of(arch))
+            configure(machine(arch), flavour, bisected(arch))
     if found:
         raise Failed('\n'.join(found))
 
@@ -393,4 +390,4 @@ def compile_new(config, commit, files):
         said = new_lines(compile_touched(config, 'base', old)[1], said)
     if status and not said:
         said = [f'make ends with {status}: {log.relative_to(TOP)}']
-    return [f'{config["name"]}, {subject(commit)}:', *said] if said else []
+    return [f'{config.topic} {config.name}, {subject(commit)}:', *said] if said else []

@@ -9,7 +9,7 @@ from kit import topics
 from kit.bench import measure, pages, table
 from kit.check.common import Failed
 from kit.paths import SERIES, TOP
-from kit.process import output
+from kit.process import result
 from kit.vm import console
 
 COLUMNS = 100
@@ -18,10 +18,10 @@ PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'soak', 'Makefile')
 
 def own_files():
     """The repository's own files, patches apart."""
-    names = output(['git', 'ls-files', '-co', '--exclude-standard'], cwd=TOP, check=False)
+    names = result(['git', 'ls-files', '-co', '--exclude-standard'], cwd=TOP)
     if names.returncode:    # an unpacked archive
-        names = output(['find', '.', '-path', './linux', '-prune', '-o', '-path', './build',
-                        '-prune', '-o', '-type', 'f', '-print'], cwd=TOP, check=False)
+        names = result(['find', '.', '-path', './linux', '-prune', '-o', '-path', './build',
+                        '-prune', '-o', '-type', 'f', '-print'], cwd=TOP)
     names = [Path(name) for name in names.stdout.split('\n')
              if name and not name.endswith(('.patch', '.png'))]
     return [name for name in names if (TOP / name).is_file() and '__pycache__' not in name.parts]
@@ -38,7 +38,7 @@ def need(program):
 
 def must_be_silent(*command):
     need(command[0])
-    done = output(command, cwd=TOP, check=False)
+    done = result(command, cwd=TOP)
     if done.returncode:
         raise Failed(done.stdout + done.stderr)
 
@@ -120,8 +120,8 @@ def tables():
 
 
 def run_own_tests(names):
-    done = output([sys.executable, '-m', 'unittest', *(f'tests.{name}' for name in names)],
-                  cwd=TOP, env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP}, check=False)
+    done = result([sys.executable, '-m', 'unittest', *(f'tests.{name}' for name in names)],
+                  cwd=TOP, env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP})
     if done.returncode:
         raise Failed((done.stdout + done.stderr)[-3000:])
 
@@ -140,6 +140,6 @@ def models():
     """A topic's model (series/TOPIC/*_model.py) finds nothing in linux/'s code, and mistakes in it.
     """
     for program in sorted(SERIES.glob('*/*_model.py')):
-        done = output([sys.executable, program], cwd=TOP, check=False)
+        done = result([sys.executable, program], cwd=TOP)
         if done.returncode:
             raise Failed(done.stdout + done.stderr)

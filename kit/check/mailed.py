@@ -12,8 +12,8 @@ from kit import cli
 from kit.check.common import Failed, need_patches, series
 from kit.check.sink import Sink
 from kit.paths import BUILD, LINUX, TOP
-from kit.process import output
-from kit.source.git import git, remove, sparse_worktree
+from kit.process import result
+from kit.source.git import git, remove, sparse_worktree, try_git
 from kit.source.patches import patch_files
 from kit.source.pinned import touched
 from kit.topics import is_single, order
@@ -70,8 +70,8 @@ def send(topic, sink):
             for what, value in (('NAME', NAME), ('EMAIL', ADDRESS))
         },
     }
-    done = output([sys.executable, '-m', 'kit', 'mail', '--topic', topic, '--send'], cwd=BOX,
-                  env=env, check=False)
+    done = result([sys.executable, '-m', 'kit', 'mail', '--topic', topic, '--send'], cwd=BOX,
+                  env=env)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -199,7 +199,7 @@ def check(tips):
     sparse_worktree(folder, touched('base', last))
     try:
         for topic, tip in tips.items():
-            done = git('am', '--quiet', '--3way', *files[topic], cwd=folder, check=False)
+            done = try_git('am', '--quiet', '--3way', *files[topic], cwd=folder)
             if done.returncode:
                 faults.append(
                     f'{topic}: git am of what arrived: '

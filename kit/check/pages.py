@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kit.check.common import READ, WORK, Failed, Skipped, checkout, each, new_lines, series
 from kit.check.files import need
-from kit.process import output
+from kit.process import result
 from kit.source.pinned import base_file
 
 
@@ -34,10 +34,9 @@ def kernel_doc():
 
 
 def kernel_doc_says(path, folder):
-    done = output(
+    done = result(
         [sys.executable, READ / 'scripts/kernel-doc', '-none', '-Wall', path],
         cwd=folder,
-        check=False,
     )
     return list(
         dict.fromkeys(line for line in (done.stdout + done.stderr).splitlines() if line.strip())
@@ -53,13 +52,13 @@ def doc_says(commit, pages):
     unknown = r'Unknown (directive type|interpreted text role)|No (directive|role) entry'
     for path in pages:
         if path.endswith('.rst'):
-            done = output(['rst2pseudoxml', '--report=2', '--halt=5', path], cwd=READ, check=False)
+            done = result(['rst2pseudoxml', '--report=2', '--halt=5', path], cwd=READ)
             said += [
                 line
                 for line in done.stderr.splitlines()
                 if re.match(r'\S+:\d*:? \(', line) and not re.search(unknown, line)
             ]
-    references = output(['perl', 'tools/docs/documentation-file-ref-check'], cwd=READ, check=False)
+    references = result(['perl', 'tools/docs/documentation-file-ref-check'], cwd=READ)
     said += [
         f'{line} does not exist'
         for line in (references.stdout + references.stderr).splitlines()
@@ -68,10 +67,9 @@ def doc_says(commit, pages):
     for folder in {
         str(Path(path).parent) for path in pages if path.startswith('Documentation/ABI/')
     }:
-        found = output(
+        found = result(
             [sys.executable, 'tools/docs/get_abi.py', '--dir', folder, 'validate'],
             cwd=READ,
-            check=False,
         )
         said += [
             line

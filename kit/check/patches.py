@@ -16,7 +16,7 @@ from kit.check.common import (
 from kit.check.files import need, own_files, text_of
 from kit.mail import checkpatch
 from kit.paths import TOP
-from kit.process import output
+from kit.process import output, result
 from kit.source.git import git
 from kit.source.patches import format_patches
 from kit.source.pinned import base_file, base_text, pinned, version_of
@@ -91,11 +91,10 @@ def spelling():
     for name, text in texts.items():
         (folder / name).write_text(text, errors='replace')
     # EXTRAVERSION is the kernel's, VAS a unit of powerpc
-    done = output(
+    done = result(
         ['codespell', '--check-hidden', '--ignore-words-list=extraversion,nd,vas', '.'],
         cwd=folder,
         env={'HOME': folder},
-        check=False,
     )
     if done.returncode:
         raise Failed(done.stdout.replace('!', '/') + done.stderr)
@@ -124,8 +123,8 @@ def self_test(kind, text):
     """get_maintainer's findings in a MAINTAINERS of this text; it allows no other option, so the
     file is put in place."""
     (READ / 'MAINTAINERS').write_text(f'{text.rstrip()}\n')
-    done = output(
-        ['perl', 'scripts/get_maintainer.pl', f'--self-test={kind}'], cwd=READ, check=False
+    done = result(
+        ['perl', 'scripts/get_maintainer.pl', f'--self-test={kind}'], cwd=READ
     )
     return (done.stdout + done.stderr).splitlines()
 

@@ -4,15 +4,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kit.host import host_cpus
 from kit.paths import BUILD
-from kit.process import output
+from kit.process import result
 
 
 def says(paths, tree, ignored):
     """Its lines about some patches. It begins once for all of them: that takes as long as a small
     patch does."""
-    done = output(['perl', 'scripts/checkpatch.pl', '--strict', '--show-types', '--color=never',
+    done = result(['perl', 'scripts/checkpatch.pl', '--strict', '--show-types', '--color=never',
                    '--no-summary', '--terse', f'--ignore={",".join(ignored)}', *paths],
-                  cwd=tree, env={'HOME': BUILD}, check=False)
+                  cwd=tree, env={'HOME': BUILD})
     failed = [f'checkpatch: {done.stderr.strip()}'] if done.returncode else []
     return done.stdout.splitlines() or failed
 

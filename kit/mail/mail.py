@@ -20,7 +20,7 @@ from kit.errors import KitError, fail
 from kit.host import host_cpus
 from kit.mail import checkpatch, single
 from kit.paths import BUILD, LINUX, SERIES, TOP
-from kit.process import output, say, step
+from kit.process import output, result, say, step
 from kit.source.apply import apply
 from kit.source.base import stable_of_config
 from kit.source.git import git, remove
@@ -51,7 +51,7 @@ def sender():
     """The sender's name and address, from his git configuration."""
     name, mail = (
         os.environ.get(f'GIT_AUTHOR_{what.upper()}')
-        or output(['git', 'config', f'user.{what}'], cwd=TOP, check=False).stdout.strip()
+        or result(['git', 'config', f'user.{what}'], cwd=TOP).stdout.strip()
         for what in ('name', 'email')
     )
     if not name or not mail:
@@ -134,10 +134,9 @@ def upstream(version, *places):
     history."""
     tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
-        tags = output(
+        tags = result(
             ['git', 'ls-remote', place, f'refs/tags/{tag}', f'refs/tags/{tag}^{{}}'],
             cwd=TOP,
-            check=False,
         )
         if tags.stdout.strip():
             return tags.stdout.splitlines()[-1].split()[0]    # an annotated tag's commit comes last

@@ -8,7 +8,7 @@ from kit.errors import KitError
 from kit.lock import Lock
 from kit.paths import BUILD, SERIES, shown
 from kit.source.apply import am
-from kit.source.git import git, remove, sparse_worktree
+from kit.source.git import git, remove, sparse_worktree, try_git
 from kit.source.patches import files_of, patch_files, patch_subject
 
 
@@ -40,7 +40,7 @@ def commit_alone(folder, topic, path):
         # linux/ has blobs that a maintainer's tree lacks: no merge with their help
         if failed := am(folder, patches, '--no-3way'):
             stopped, where, _ = failed
-            git('am', '--abort', cwd=folder, check=False)
+            try_git('am', '--abort', cwd=folder)
             raise KitError(
                 f'{shown(stopped)} does not apply to the base alone{where}: name the patches that '
                 f'it needs in [needs] of {shown(SERIES / topic / "topic.toml")}')

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from kit.errors import KitError
 from kit.paths import BUILD, shown
-from kit.process import output, step
+from kit.process import result, step
 
 
 def mirror():
     def uris(*filters):
-        return output(
+        return result(
             [
                 'apt-get',
                 'indextargets',
@@ -22,7 +22,6 @@ def mirror():
                 'Created-By: Packages',
                 *filters,
             ],
-            check=False,
         ).stdout.split()
     # before the first apt-get update apt knows no Origin
     found = uris('Origin: Debian', 'Label: Debian') or [
@@ -92,9 +91,9 @@ Acquire::Retries "1";
 def fetch(package, machine, instead=''):
     """A package of the guest's architecture, unpacked: the folder with its files, anew each
     time."""
-    arch = machine['debian_arch']
+    arch = machine.debian_arch
     name = f'{package}-{arch}'
-    env = private(name, [machine.get('debian_suite') or suite()], arch, instead)
+    env = private(name, [machine.debian_suite or suite()], arch, instead)
     work = BUILD / 'apt' / name / 'files'
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
@@ -117,4 +116,4 @@ def fetch_file(package, machine, members, path):
             path.parent.mkdir(parents=True, exist_ok=True)
             (files / member).replace(path)
             return
-    raise KitError(f'{package} ({machine["debian_arch"]}) has none of {" ".join(members)}')
+    raise KitError(f'{package} ({machine.debian_arch}) has none of {" ".join(members)}')

@@ -6,9 +6,9 @@ import shutil
 
 from kit import topics
 from kit.errors import KitError
-from kit.machines import load_machine, usual_archs
+from kit.model import machine, usual_archs
 from kit.paths import SERIES, TOP
-from kit.process import output, say, step
+from kit.process import result, say, step
 from kit.setup import apt
 from kit.vm.qemu import NEEDED, found_version, host_is
 
@@ -33,18 +33,18 @@ def missing(packages, archs, full=False):
     wanted, qemu = dict(SETS[packages]), []
     if full and packages in ('CHECK', 'ALL'):    # the small configurations' compilers
         wanted.update({'clang-19': 'clang-19', 'gcc-riscv64-linux-gnu': 'riscv64-linux-gnu-gcc'})
-    for machine in map(load_machine, archs):
-        if not host_is(machine):
-            wanted.update({name: '' for name in machine['cross_packages']})
-            wanted[machine['cross_packages'][0]] = f'{machine["cross_compile"]}gcc'
-        if found_version(machine) < NEEDED:
-            qemu.append(machine['qemu_package'])
+    for each in map(machine, archs):
+        if not host_is(each):
+            wanted.update({name: '' for name in each.cross_packages})
+            wanted[each.cross_packages[0]] = each.gcc
+        if found_version(each) < NEEDED:
+            qemu.append(each.qemu_package)
     if not shutil.which('dpkg-query'):
         return [
             name for name, program in wanted.items() if program and not shutil.which(program)
         ], qemu
-    have = output(
-        ['dpkg-query', '-W', '-f', '${Package} ${db:Status-Status}\n', *wanted], check=False
+    have = result(
+        ['dpkg-query', '-W', '-f', '${Package} ${db:Status-Status}\n', *wanted]
     ).stdout
     have = {line.split()[0] for line in have.splitlines() if line.endswith(' installed')}
     return [name for name in wanted if name not in have], qemu
@@ -79,7 +79,7 @@ def qemu_candidate(package):
     """Is the system's own suite new enough?"""
     found = re.search(
         r'Candidate: (?:\d+:)?(\d+)\.(\d+)',
-        output(['apt-cache', 'policy', package], check=False).stdout,
+        result(['apt-cache', 'policy', package]).stdout,
     )
     return bool(found) and tuple(map(int, found.groups())) >= NEEDED
 
@@ -102,7 +102,7 @@ def archs_of(archs, arch=None, full=False):
         return [arch]
     if not (SERIES / 'order').exists():
         return ['x86_64']
-    booted = {boot['arch'] for _, boot in topics.boots()}
+    booted = {boot.arch for _, boot in topics.boots()}
     return sorted({'x86_64', *(booted & set(usual_archs(full)))})
 
 

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a verb stands on: packages, linux/, and the user's own tree."""
 
+from kit.build.trees import OURS, Trees
 from kit.setup import deps
 from kit.source import base, tree, user_tree
 
 
-def packages(packages, archs='', arch=None, full=False):
+def packages(names: str, archs: str = '', arch: str | None = None, full: bool = False) -> None:
     """See deps.install_missing()."""
-    deps.install_missing(packages, archs, arch, full)
+    deps.install_missing(names, archs, arch, full)
 
 
-def trees(needs, linux=None, commit=None, stable_git=None):
-    """needs: see cli.Verb; linux: the user's tree, which the base is taken from unless it is what
-    is built; commit: what "base" is of it then."""
+def trees(needs: str, linux: str | None = None, commit: str | None = None,
+          stable_git: str | None = None) -> Trees:
+    """What is built and compared. needs: see cli.Verb; linux: the user's tree, which the base is
+    taken from unless it is what is built; commit: what "base" is of it then."""
     base.main(None if needs == 'own' else linux, stable_git)
     if needs != 'base':
         tree.main(keep=True, stay=needs == 'own')
-    if needs == 'own' and linux:
-        user_tree.use(linux, commit)
+    return user_tree.use(linux, commit) if needs == 'own' and linux else OURS

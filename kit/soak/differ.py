@@ -1,55 +1,68 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make differ: random calls of VFIO's type1 and of iommufd, the same ones on the base and on the
-patched kernel: both have to tell user space the same, behind each IOMMU.
+patched kernel: both have to return the same results to user space, behind each IOMMU.
 
-Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 the kernels differ, or that of a
-guest.
+soak/differ.toml says what is booted and run. Closes with `N passed, N failed, N skipped`. Exit
+status: 0, 1 the kernels differ, or that of a guest.
 """
-import random
-from collections import Counter
-from itertools import zip_longest
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+
+from kit import model
 from kit.bench import pages
-from kit.bench.measure import TREES
 from kit.build import kernel
-from kit.errors import KitError, fail
+from kit.build.trees import OURS, Tree
+from kit.errors import KitError
+from kit.model import Limits, Machine, Options, Words
+from kit.paths import TOP, shown
 from kit.process import Pool, say
 from kit.soak import record, soak
-from kit.test.verdict import closing
+from kit.soak.record import Row
+from kit.test.verdict import Counts, closing
+from kit.typed import load, read_toml
 from kit.vm import guest
-from kit.vm.qemu import Options
-
-# kernels with tracepoints: the IOMMU's tell what is mapped
-FLAVOURS = {'x86_64': 'trace+dax', 'arm64': 'plain'}
-# memory of the guest's that it takes for a persistent one's
-APPENDS = {'x86_64': ' memmap=64M!2G', 'arm64': ''}
-IOMMUS = (('x86_64', 'intel'), ('x86_64', 'amd'), ('x86_64', 'virtio'), ('arm64', 'smmuv3'))
-# what `ndctl create-namespace -m devdax` does; type1 never unpins such pages, on the base either
-DAX = '''
-pmem=/sys/bus/nd/devices/dax0.0
-echo namespace0.0 > /sys/bus/nd/drivers/nd_pmem/unbind
-echo 2097152 > $pmem/align
-cat /proc/sys/kernel/random/uuid > $pmem/uuid
-echo ram > $pmem/mode
-echo namespace0.0 > $pmem/namespace
-echo dax0.0 > /sys/bus/nd/drivers/dax_pmem/bind
-[ -c /dev/dax0.0 ]
-'''
-JOB = '''#!/bin/sh
-set -e
-{dax}
-device=/sys/bus/pci/devices/$BDF
-random_maps type1 /dev/vfio/$(basename $(readlink $device/iommu_group)) {calls} {seed}
-random_maps iommufd /dev/vfio/devices/$(ls $device/vfio-dev) {calls} {seed}
-'''
 
 
-def told(tree, arch, iommu, job, image, file):
+@dataclass(frozen=True)
+class Arch:
+    flavour: str
+    iommus: Words
+    append: str = ''
+    before: str = ''    # what the guest does first
+
+
+@dataclass(frozen=True)
+class Settings:
+    """soak/differ.toml."""
+
+    program: str
+    folders: Words
+    job: str
+    guest: Options
+    archs: Mapping[str, Arch]
+
+    def iommus(self) -> list[tuple[str, str]]:
+        """(architecture, IOMMU)"""
+        return [(name, iommu) for name, arch in self.archs.items() for iommu in arch.iommus]
+
+
+@cache
+def settings() -> Settings:
+    path = TOP / 'soak' / 'differ.toml'
+    return load(Settings, read_toml(path), str(shown(path)))
+
+
+def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: Path) -> list[str]:
     """The lines that the calls have printed on a kernel."""
-    options = Options(cpus=2, memory='3G', iommu=iommu, devices=['igb'],
-                      append=f'hugepagesz=2M hugepages=192{APPENDS[arch]}')
-    options.limits.silence, options.limits.total = 900, 7200
-    ended = guest.run_guest(arch, image, job, [file], options, name=f'differ-{iommu}-{tree}',
+    asked, arch = settings().guest, settings().archs[machine.arch]
+    options = replace(asked, iommu=iommu, append=f'{asked.append} {arch.append}'.strip(),
+                      limits=Limits(silence=900, total=7200))
+    ended = guest.run_guest(machine, image, job, [file], options, name=f'differ-{iommu}-{tree}',
                             what=f'{iommu}, {tree}')
     if ended.status != guest.OK:
         say(ended.detail or '\n'.join(ended.results().splitlines()[-3:]))
@@ -57,9 +70,9 @@ def told(tree, arch, iommu, job, image, file):
     return ended.results().splitlines()
 
 
-def compare(base, patched):
+def compare(base: Sequence[str], patched: Sequence[str]) -> dict[str, str | None]:
     """{path: the first line that differs, or None} for the paths that the base's lines name."""
-    found = {line.split()[1]: None for line in base}
+    found: dict[str, str | None] = {line.split()[1]: None for line in base}
     for one, other in zip_longest(base, patched, fillvalue='nothing'):
         path = (one if one != 'nothing' else other).split()[1]
         if one != other and not found.get(path):
@@ -67,33 +80,36 @@ def compare(base, patched):
     return found
 
 
-def differ(arch, iommu, calls, seed, pool):
+def differ(machine: Machine, iommu: str, calls: int, seed: int, pool: Pool) -> Row:
     """One IOMMU's row, results printed."""
-    file = soak.program(arch, 'random_maps')
-    images = [kernel.build(arch, FLAVOURS[arch], tree) for tree in TREES]
-    job = JOB.format(calls=calls, seed=seed, dax=DAX if APPENDS[arch] else '')
-    base, patched = pool.map(lambda tree, image: told(tree, arch, iommu, job, image, file),
-                             TREES, images)
+    asked, arch = settings(), settings().archs[machine.arch]
+    trees = OURS.base, OURS.patched
+    file = soak.built(machine, asked.program, asked.folders)
+    images = [kernel.build(machine, arch.flavour, tree) for tree in trees]
+    job = f'#!/bin/sh\nset -e\n{arch.before}{asked.job.format(calls=calls, seed=seed)}'
+    base, patched = pool.map(lambda tree, image: told(tree, machine, iommu, job, image, file),
+                             trees, images)
     if not base:
         raise KitError(f'{iommu}: no call was made')
     found = compare(base, patched)
     for path, difference in found.items():
         print(f'  {"not ok" if difference else "ok":6} {iommu}: {path}, {calls} calls'
-              f'{": " + difference if difference else ""}', flush=True)
+              f'{f": {difference}" if difference else ""}', flush=True)
     return {'command': f'make differ IOMMU={iommu} CALLS={calls} SEED={seed}',
-            'arch': arch, 'iommu': iommu, 'seed': seed, 'calls_compared': calls * len(found),
-            'differences': sum(map(bool, found.values()))}
+            'arch': machine.arch, 'iommu': iommu, 'seed': seed,
+            'calls_compared': calls * len(found), 'differences': sum(map(bool, found.values()))}
 
 
-def main(calls=12500, iommu='', seed=None):
-    seed = seed or random.randrange(1, 1 << 32)
-    chosen = [each for each in IOMMUS if iommu in ('', each[1])] or \
-        fail(f'no IOMMU {iommu} (known: {" ".join(each for _, each in IOMMUS)})')
+def main(calls: int = 12500, iommu: str = '', seed: int | None = None) -> int:
+    seed, known = seed or soak.any_seed(), settings().iommus()
+    chosen = [each for each in known if iommu in ('', each[1])]
+    if not chosen:
+        raise KitError(f'no IOMMU {iommu} (known: {" ".join(each for _, each in known)})')
     say(f'differ: {calls} calls each, SEED={seed}')
-    counts = Counter()
+    counts: Counts = Counter()
     with Pool(2) as pool:
         for arch, each in chosen:
-            row = differ(arch, each, calls, seed, pool)
+            row = differ(model.machine(arch), each, calls, seed, pool)
             record.record([row])
             pages.write()
             counts['failed'] += row['differences']

@@ -9,10 +9,13 @@ elsewhere, too; below() names what its functions call on both sides.
 """
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
-from kit.build.trees import out, source
+from kit.build.trees import PATCHED, source
 from kit.errors import fail
-from kit.source.git import git
+from kit.model import Machine
+from kit.source.git import git, try_git
 
 SOURCES = '*.c', '*.h', ':!tools', ':!Documentation', ':!*test*', ':!*kunit*'
 BEFORE = re.compile(r'[;}]\s*$|^#|\*/\s*$|^\s*$')    # the lines above a function's first one
@@ -24,7 +27,10 @@ FRAME = re.compile(r'^(?:\[[^]]*\])* *(\w+)[\w.]*\+0x')
 LAST = 'Reported by Kernel Concurrency Sanitizer'
 
 
-def functions(text):
+Function = tuple[str, bool]    # its name; is it made by a macro?
+
+
+def functions(text: str) -> Iterator[tuple[str, bool, int, int, list[str]]]:
     """(name, made by a macro, first line, last line, lines) of each function in a file."""
     lines, start = text.splitlines(), 0
     while start < len(lines):
@@ -42,68 +48,72 @@ def functions(text):
         start = last + 1
 
 
-def changed_lines(diff):
+def changed_lines(diff: str) -> set[int]:
     """Of a diff without context the numbers of the new lines, or of that after which some went."""
-    found = set()
+    found: set[int] = set()
     for first, count in re.findall(r'^@@ -\S+ \+(\d+)(?:,(\d+))? @@', diff, re.M):
         found.update(range(int(first), int(first) + max(1, int(count or 1))))
     return found
 
 
-def symbols(arch, flavour):
+def symbols(machine: Machine, flavour: str) -> set[str]:
     """The functions that the built kernel has a name for, without what the compiler appends."""
-    table = (out(arch, flavour, 'patched') / 'System.map').read_text()
+    table = (PATCHED.out(machine.arch, flavour) / 'System.map').read_text()
     return {name.split('.')[0] for name in re.findall(r' [tTwW] (\S+)$', table, re.M)}
 
 
-def compiled(arch, flavour):
+def compiled(machine: Machine, flavour: str) -> set[str]:
     """The files that the kernel was built from, as kbuild has noted them for each object."""
-    src, found = source('patched'), set()
+    src = source(PATCHED)
+    found: set[str] = set()
     name = re.compile(rf'(?:{re.escape(str(src))}|\.\./\.\./linux)/(\S+\.[ch])\b')
-    for noted in out(arch, flavour, 'patched').rglob('.*.o.cmd'):
+    for noted in PATCHED.out(machine.arch, flavour).rglob('.*.o.cmd'):
         found.update(name.findall(noted.read_text()))
     return found
 
 
-def users(src, files, names):
+def users(src: Path, files: set[str], names: set[str]) -> set[Function]:
     """{(function, made by a macro)} of those in which one of the names is."""
     asked = [word for name in sorted(names) for word in ('-e', name)]
-    named = git('grep', '-lwF', *asked, '--', *SOURCES, cwd=src, check=False).stdout.split()
+    named = try_git('grep', '-lwF', *asked, '--', *SOURCES, cwd=src).stdout.split()
     word = re.compile(rf'\b({"|".join(sorted(names))})\b')
     return {(name, made) for file in files.intersection(named)
             for name, made, _, _, lines in functions((src / file).read_text())
             if word.search('\n'.join(lines))}
 
 
-def changed_functions(arch, flavour):
+def changed_functions(machine: Machine, flavour: str) -> list[str]:
     """The symbols that stand for what the series adds or changes, with what is uncommitted."""
-    src, known, found, new = source('patched'), symbols(arch, flavour), set(), set()
-    files = compiled(arch, flavour)
+    src, known, files = source(PATCHED), symbols(machine, flavour), compiled(machine, flavour)
+    found: set[Function] = set()
+    new: set[Function] = set()
     for file in files.intersection(git('diff', '--name-only', 'base', '--', *SOURCES,
                                        cwd=src).split()):
         lines = changed_lines(git('diff', '-U0', 'base', '--', file, cwd=src))
         new |= {(name, made) for name, made, first, last, _ in functions((src / file).read_text())
                 if lines & set(range(first, last + 1))}
-    named = set()
+    named: set[str] = set()
     while new:
-        found, inlined = found | new, set()
+        found |= new
+        inlined: set[str] = set()
         for name, made in new:
             mine = {each for each in known if re.fullmatch(rf'(\w+_)?{name}\d*', each)} \
                 if made else {name} & known
             named |= mine
             inlined |= set() if mine else {name}
         new = users(src, files, inlined) - found if inlined else set()
-    return sorted(named) or fail(f'the series changes nothing of {arch} {flavour}')
+    return sorted(named) or fail(f'the series changes nothing of {machine.arch} {flavour}')
 
 
-def elsewhere(names):
+def elsewhere(names: Iterable[str]) -> str:
     """A regular expression of the reports that do not count."""
     return rf'BUG: KCSAN: data-race in (?!.*\b({"|".join(names)})\b)'
 
 
-def reports(text):
+def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
     """(title, the functions of each access's stack) of those on a console."""
-    title, sides = None, []
+    title: str | None = None
+    sides: list[list[str]] = []
     for line in text.splitlines():
         if found := TITLE.search(line):
             title, sides = found[1].strip(), []
@@ -116,7 +126,7 @@ def reports(text):
             sides[-1].append(found[1])
 
 
-def below(text, names):
+def below(text: str, names: Sequence[str]) -> Counter[str]:
     """Counter of the reports elsewhere with both accesses in what the named functions call."""
     wanted, rule = set(names), re.compile(elsewhere(names))
     return Counter(title for title, sides in reports(text)

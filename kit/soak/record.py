@@ -2,6 +2,9 @@
 """soak/soak.json: what `make soak` and `make differ` have found, and its tables for soak/README.md.
 """
 import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from kit.bench import measure
 from kit.errors import KitError
@@ -14,7 +17,10 @@ COUNTS = ('minutes', 'operations', 'vms', 'hotplugs', 'kills', 'injections', 'sp
           'failed')
 
 
-def load(path=None):
+Row = dict[str, Any]
+
+
+def load(path: Path | None = None) -> list[Row]:
     path = path or PATH
     try:
         return json.loads(path.read_text())['rows'] if path.exists() else []
@@ -22,16 +28,16 @@ def load(path=None):
         raise KitError(f'{shown(path)}: {error}')
 
 
-def place(row):
+def place(row: Row) -> tuple[str, str, str]:
     """Of which there is one row."""
     return row['arch'], row.get('flavour', ''), row.get('iommu', '')
 
 
-def length(row):
+def length(row: Row) -> int:
     return row.get('minutes', row.get('calls_compared'))
 
 
-def record(rows, path=None):
+def record(rows: Sequence[Row], path: Path | None = None) -> None:
     """Takes the place of what was recorded, unless that went on for longer."""
     path = path or PATH
     with Lock(BUILD / 'record'):
@@ -46,19 +52,19 @@ def record(rows, path=None):
                       'rows': [known[key] for key in sorted(known)]}, path)
 
 
-def markdown(head, lines):
+def markdown(head: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
     rule = ['---', *['---:'] * (len(head) - 2), '---']
     return '\n'.join('| ' + ' | '.join(map(str, line)) + ' |' for line in [head, rule, *lines])
 
 
-def cell(value):
+def cell(value: int | dict[str, int] | None) -> str:
     """What a row does not have it was not asked for when it was recorded."""
     if value is None:
         return '-'
     return f'{sum(value.values()) if isinstance(value, dict) else value:,}'
 
 
-def tables():
+def tables() -> str:
     """One of the soaks, one of the calls that were compared."""
     rows = load()
     soaks = [[f'{row["arch"]} {row["flavour"]}',

@@ -3,78 +3,74 @@
 by side for MINUTES, with processes killed, stopped, frozen and moved, and CPUs taken away; nothing
 may be left of them. With FLAVOUR=kcsan the workloads alone, on a kernel that finds data races.
 
-The programs are soak/. Closes with `N passed, N failed, N skipped`; soak/soak.json has what was
-counted. Exit status: as of make test.
+The programs are soak/, and soak/soak.toml says how they are built and booted. Closes with `N
+passed, N failed, N skipped`; soak/soak.json has what was counted. Exit status: as of make test.
 """
+
 import random
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
+from kit import model
 from kit.bench import pages
-from kit.build import kernel, selftest
+from kit.build import kernel, program, selftest
 from kit.build.config import CONFIGS
-from kit.build.trees import make, root, source
+from kit.build.trees import PATCHED
 from kit.errors import KitError
-from kit.lock import Lock
-from kit.machines import load_machine
+from kit.model import Limits, Machine, Options, Skip, Test, Words
 from kit.paths import TOP, shown
-from kit.process import say, step
+from kit.process import say
 from kit.soak import races, record
+from kit.soak.record import Row
 from kit.test import results, verdict
+from kit.typed import load, read_toml
 from kit.vm import console, guest
-from kit.vm.qemu import Options
 
-# of each flavour what runs: the faults first, as the soak looks for leaks in the end
-RUNS = {'debug': ['faults', 'soak'], 'kcsan': ['soak']}
-# After a fork the kernel writes the CPU's number to the thread's rseq area, in a page that has to
-# be copied first: if that fails, as it is made to, the process gets SIGSEGV.
-ENVIRONMENT = {'faults': 'GLIBC_TUNABLES=glibc.pthread.rseq=0'}
 SOAK = TOP / 'soak'
-# of each program the folders with its files
-PROGRAMS = {'soak': ('.', 'lib'), 'faults': ('faults', 'lib'), 'random_maps': ('random',)}
-# two for containers, one for iommufd, one for the kernel's own DMA: each in an IOMMU group of its
-# own, as each is behind a port of its own
-DEVICES = ['igb', *(word for number in range(1, 4) for word in (
-    f'pcie-root-port,id=root{number},chassis={number}', f'igb,bus=root{number}'))]
-# KCSAN watches one access of 400, not of 4,000, as few are to what somebody else has, too.
-APPEND = f'{guest.PATIENT} kcsan.skip_watch=400'
-NO_DEVICE = {'test': 'type1|iommufd|helper|dma|exec|memory is locked',
-             'reason': 'the machine has no device for VFIO'}
-NO_VM = {'test': 'vm happened|of a VM|vm: ', 'reason': 'nobody has written a program for them'}
-TABLES = {'test': 'of a VM',
-          'reason': "the IOMMU's are counted with them; the faults tell them apart"}
-NOT_DEBUG = {'test': 'lockdep|kmemleak', 'reason': 'the debug kernel has them'}
-# of each architecture that it runs on what may skip
-SKIPS = {'x86_64': [TABLES], 'arm64': [NO_DEVICE],
-         'powerpc': [NO_DEVICE, NO_VM, {'test': 'hugetlbfs|lockdep',
-                                        'reason': 'not in its kernel; splats.allowed'}]}
 
 
-def program(arch, name='soak', files=()):
-    """The program, built for the guest and with the patched tree's headers; of files that are no
-    soak's, if there are any."""
-    machine, src = load_machine(arch), source('patched')
-    made = root('patched') / 'build' / f'{arch}-soak'
-    files = files or [file for folder in PROGRAMS[name]
-                      for file in sorted((SOAK / folder).glob('*.c'))]
-    with Lock(made):
-        command, env = make(machine, made / 'headers', src, 'headers_install')
-        step(f'build {arch} headers', command, log=made / 'headers.log', env=env)
-        step(f'build {arch} {name}', [
-            f'{machine["cross_compile"]}gcc', '-O2', '-Wall', '-static', '-pthread',
-            '-isystem', made / 'headers/usr/include', '-I', SOAK, '-o', made / name, *files],
-            log=made / f'{name}.log')
-    return made / name
+@dataclass(frozen=True)
+class Settings:
+    """soak/soak.toml."""
+
+    programs: Mapping[str, Words]    # {name: folders}
+    environment: Mapping[str, str]
+    runs: Mapping[str, Words]    # {flavour: programs}
+    guest: Options
+    flavours: Mapping[str, tuple[Skip, ...]]
+    archs: Mapping[str, tuple[Skip, ...]]
 
 
-class Counts(verdict.Report):
+@cache
+def settings() -> Settings:
+    path = SOAK / 'soak.toml'
+    return load(Settings, read_toml(path), str(shown(path)))
+
+
+def archs() -> list[str]:
+    """Those that it runs on."""
+    return sorted(settings().archs)
+
+
+def built(machine: Machine, name: str, folders: Iterable[str]) -> Path:
+    """A program of soak/, with the patched tree's headers."""
+    files = [file for folder in folders for file in sorted((SOAK / folder).glob('*.c'))]
+    return program.build(machine, PATCHED, PATCHED.root / 'build' / f'{machine.arch}-soak', name,
+                         files, '-I', SOAK)
+
+
+class Said(verdict.Report):
     """What the program says of itself beside its results."""
 
-    def __init__(self, tests):
+    def __init__(self, tests: Sequence[Test]) -> None:
         super().__init__(tests)
-        self.counts, self.leaks = {}, None
+        self.counts: dict[str, int] = {}
+        self.leaks: int | None = None
 
-    def line(self, text):
+    def line(self, text: str) -> None:
         super().line(text)
         if found := re.match(r'# count (\w+) (\d+)$', text):
             self.counts[found[1]] = int(found[2])
@@ -84,7 +80,8 @@ class Counts(verdict.Report):
             print(f'  {text[2:]}', flush=True)
 
 
-def row_of(arch, flavour, minutes, seed, said, splats, failed):
+def row_of(arch: str, flavour: str, minutes: int, seed: int, said: Said, splats: list[str],
+           failed: int) -> Row:
     """What is recorded of a run."""
     counts = dict(said.counts)
     chosen = '' if flavour == 'debug' else f' FLAVOUR={flavour}'
@@ -96,64 +93,69 @@ def row_of(arch, flavour, minutes, seed, said, splats, failed):
             'failed': failed}
 
 
-def any_seed():
+def any_seed() -> int:
     return random.randrange(1, 1 << 32)
 
 
-def options_of(arch, minutes):
-    options = Options(cpus=4, memory='4G', append=APPEND,
-                      devices=DEVICES if load_machine(arch)['devices'] else None)
-    # other guests may run meanwhile
-    options.limits.boot, options.limits.silence = 300, 600
-    options.limits.total = 60 * minutes + 3600
-    return options
+def options_of(machine: Machine, minutes: int, splats: Words = ()) -> Options:
+    """The guest's; other guests may run meanwhile."""
+    asked = settings().guest
+    return replace(asked, append=f'{guest.PATIENT} {asked.append}', splats=splats,
+                   devices=asked.devices if machine.devices else None,
+                   limits=Limits(boot=300, silence=600, total=60 * minutes + 3600))
 
 
-def tell_races(text, changed):
+def tell_races(text: str, changed: Sequence[str]) -> None:
     """What KCSAN says of code that the series does not change."""
     print(f'soak: {len(re.findall(races.elsewhere(changed), text))} races elsewhere')
     for title, count in races.below(text, changed).most_common():
         print(f'  {count} called by the series on both sides: {title}')
 
 
-def run(arch, flavour, minutes, seed, names, tell=None):
+def run(machine: Machine, flavour: str, minutes: int, seed: int, names: Sequence[str],
+        tell: Callable[[results.Ended], object] | None = None
+        ) -> tuple[verdict.Counts, int, Row]:
     """(Counter, guest status, what is recorded) of the programs of these names, in that order."""
-    image = kernel.build(arch, flavour, 'patched')
+    arch, asked = machine.arch, settings()
+    image = kernel.build(machine, flavour, PATCHED)
     arguments = {'faults': '$BDFS', 'soak': f'{minutes} {seed} $BDFS'}
-    skips = [*SKIPS[arch], *([] if flavour == 'debug' else [NOT_DEBUG])]
-    tests = [{'name': name, 'program': name, 'arguments': arguments[name], 'skips': skips,
-              'environment': ENVIRONMENT.get(name, '')} for name in names]
-    said, options = Counts(tests), options_of(arch, minutes)
-    if flavour == 'kcsan':
-        changed = races.changed_functions(arch, flavour)
-        options.splats.append(races.elsewhere(changed))
-    files = [*(program(arch, name) for name in names), selftest.keep_vm(arch)]
+    skips = asked.archs[arch] + asked.flavours[flavour]
+    tests = [Test(name=name, program=name, arguments=arguments[name], skips=skips,
+                  environment=asked.environment.get(name, '')) for name in names]
+    said = Said(tests)
+    changed = races.changed_functions(machine, flavour) if flavour == 'kcsan' else []
+    options = options_of(machine, minutes, (races.elsewhere(changed),) if changed else ())
+    files = [*(built(machine, name, asked.programs[name]) for name in names),
+             selftest.keep_vm(machine)]
     say(f'soak: {arch} {flavour}, {minutes} minute(s), SEED={seed}')
-    ended = guest.run_guest(arch, image, verdict.job_of(tests), files, options,
+    ended = guest.run_guest(machine, image, verdict.job_of(tests), files, options,
                             name=f'soak-{arch}-{flavour}', on_line=said.line)
     counts = said.verdict()
     if ended.status in (guest.LOST, guest.SPLAT):
         print(f'FAILED {arch} {flavour}: {ended.message}\n{ended.detail}')
         counts['failed'] += 1
     if tell:
-        tell(results.boot_of(f'{arch} {flavour}, soak', arch, said, ended))
+        tell(results.ended_of(f'{arch} {flavour}, soak', arch, said, ended))
     text = console.read(ended.folder / 'console')
-    if flavour == 'kcsan':
+    if changed:
         tell_races(text, changed)
     print(f'soak: {arch} {flavour}: {verdict.closing(counts)}, seed {seed}; '
-          f'{shown(Path(ended.folder))}', flush=True)
+          f'{shown(ended.folder)}', flush=True)
     splats = console.splats(text, console.splat_rules(arch, options.splats))
     return (counts, ended.status or (guest.FAILED if counts['failed'] else guest.OK),
             row_of(arch, flavour, minutes, seed, said, splats, counts['failed']))
 
 
-def main(minutes=20, arch='x86_64', flavour='debug', seed=None):
-    for name, value, known in ('ARCH', arch, SKIPS), ('FLAVOUR', flavour, RUNS):
+def main(minutes: int = 20, arch: str = 'x86_64', flavour: str = 'debug',
+         seed: int | None = None) -> int:
+    asked = settings()
+    for name, value, known in ('ARCH', arch, archs()), ('FLAVOUR', flavour, list(asked.runs)):
         if value not in known:
             raise KitError(f'{name}={value}: not one of {" ".join(known)}')
     if not (CONFIGS / f'{arch}-{flavour}.config').exists():
         raise KitError(f'FLAVOUR={flavour}: not on {arch}')
-    counts, status, row = run(arch, flavour, minutes, seed or any_seed(), RUNS[flavour])
+    counts, status, row = run(model.machine(arch), flavour, minutes, seed or any_seed(),
+                              asked.runs[flavour])
     if status == guest.LOST:
         say('soak: not recorded, as the guest was lost')
     else:

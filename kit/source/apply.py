@@ -7,7 +7,7 @@ from kit.errors import KitError
 from kit.lock import Lock
 from kit.paths import BUILD
 from kit.process import Progress, say
-from kit.source.git import git, remove, sparse_worktree
+from kit.source.git import git, remove, sparse_worktree, try_git
 from kit.source.patches import files_of, patch_files, patch_subject
 from kit.source.pinned import PINNED, PREIMAGES, as_pinned, base_file, pinned, tag_of, version_of
 from kit.topics import order
@@ -26,7 +26,7 @@ AM = ('am', '--quiet', '--committer-date-is-author-date', '--no-gpg-sign', '--no
 def am(folder, paths, merge='--3way'):
     """git am of patches in a worktree, all in one go: each start reads and writes the index of
     90,000 files. None, or (the patch that does not apply, ' (its file)', what git said)."""
-    done = git(*AM, merge, *paths, cwd=folder, check=False)
+    done = try_git(*AM, merge, *paths, cwd=folder)
     if not done.returncode:
         return None
     text = done.stdout + done.stderr

@@ -14,10 +14,10 @@ from pathlib import Path
 from kit.errors import KitError
 from kit.lock import Lock
 from kit.paths import BUILD, LINUX, TOP
-from kit.process import Progress, output, say, step
+from kit.process import Progress, output, result, say, step
 from kit.setup import apt
 from kit.source import preimages
-from kit.source.git import COMMITTER, git, git_command, git_env
+from kit.source.git import COMMITTER, git, git_command, git_env, try_git
 from kit.source.pinned import base_file, check_sums, mainline, pinned, tag_of, version_of
 
 TMP = BUILD / 'base.tmp'
@@ -63,7 +63,7 @@ def from_linux(path, release=None):
     if not path.is_dir():
         raise KitError(f'LINUX={path}: no such folder')
     def read(*words):
-        return git('--no-optional-locks', *words, cwd=path, check=False)
+        return try_git('--no-optional-locks', *words, cwd=path)
     top = read('rev-parse', '--show-toplevel').stdout.strip()
     if not top or Path(top).resolve() != path:
         return from_unpacked(path, release)
@@ -238,7 +238,7 @@ def write_commit(version, **env):
 
 def existing(path):
     """linux/ is there: it must be a base of ours, and it is left alone."""
-    if git('rev-parse', '-q', '--verify', 'base^{commit}', check=False).returncode \
+    if try_git('rev-parse', '-q', '--verify', 'base^{commit}').returncode \
             or not (LINUX / '.git').exists():
         raise KitError(
             'linux/ is there but has no tag `base`: move it away, `make tree` makes a new one')
@@ -278,7 +278,7 @@ def main(linux=None, stable_git=None):
 
 
 def stable_of_config():
-    return output(['git', 'config', 'series.stable'], cwd=TOP, check=False).stdout.strip()
+    return result(['git', 'config', 'series.stable'], cwd=TOP).stdout.strip()
 
 
 def unpack(path, stable, release=None):

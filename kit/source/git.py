@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 from kit.paths import LINUX
-from kit.process import output, step
+from kit.process import Done, Environment, Word, output, result, step
 
 # The fixed identity of commits that the scripts make, so that the same series gives the same commit
 # ids anywhere
@@ -59,25 +59,26 @@ GIT_SET = [
 OVER_HALF = ['--force', '--force']
 
 
-def git_command(*arguments):
+def git_command(*arguments: Word) -> list[str]:
     return ['git', *(word for setting in GIT_SET for word in ('-c', setting)), *map(str, arguments)]
 
 
-def git_env(**more):
+def git_env(**more: str | Path | None) -> Environment:
     # an outer git (a hook, rebase --exec) exports variables that would redirect ours: None removes
     # them
     return {**{name: None for name in os.environ if name.startswith('GIT_')}, **GIT_ENV, **more}
 
 
-def git(*arguments, cwd=None, env=None, check=True, stdin=None):
+def git(*arguments: Word, cwd: Path | None = None, env: Environment | None = None,
+        stdin: str | None = None) -> str:
     """git's stdout in linux/ (or cwd), whatever the user's configuration."""
-    return output(
-        git_command(*arguments),
-        cwd=cwd or LINUX,
-        env=git_env(**(env or {})),
-        check=check,
-        stdin=stdin,
-    )
+    return output(git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})),
+                  stdin=stdin)
+
+
+def try_git(*arguments: Word, cwd: Path | None = None, env: Environment | None = None) -> Done:
+    """The same, however git ends."""
+    return result(git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})))
 
 
 def prune():
@@ -96,11 +97,10 @@ def whole(folder):
     own = folder / '.git'
     if not own.exists():
         return False
-    found = Path(git('rev-parse', '--absolute-git-dir', cwd=folder, check=False).stdout.strip())
+    found = Path(try_git('rev-parse', '--absolute-git-dir', cwd=folder).stdout.strip())
     known = found / 'gitdir'    # of a worktree
     mine = Path(known.read_text().strip()) if known.exists() else found
-    return mine == own.resolve() and not git('cat-file', '-e', 'HEAD^{tree}', cwd=folder,
-                                             check=False).returncode
+    return mine == own.resolve() and not try_git('cat-file', '-e', 'HEAD^{tree}', cwd=folder).returncode
 
 
 def is_at(folder, commit):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kit.errors import KitError
 from kit.paths import SERIES
-from kit.source.git import git
+from kit.source.git import git, try_git
 from kit.topics import order
 
 
@@ -21,12 +21,12 @@ def ranges():
     result, below = [], 'base'
     for topic in order():
         branch = f'refs/heads/{topic}'
-        if git('rev-parse', '-q', '--verify', branch, check=False).returncode:
+        if try_git('rev-parse', '-q', '--verify', branch).returncode:
             raise KitError(
                 f'linux/ has no branch {topic}: create it on its first commit\'s parent, or take '
                 f'it out of series/order'
             )
-        if git('merge-base', '--is-ancestor', below, branch, check=False).returncode:
+        if try_git('merge-base', '--is-ancestor', below, branch).returncode:
             raise KitError(f'branch {topic} does not stand on {below.removeprefix("refs/heads/")}: '
                            f'rebase it there (series/order is the order)')
         if git('rev-list', '--merges', '-n1', f'{below}..{branch}'):

@@ -7,7 +7,7 @@ import re
 from kit.errors import KitError
 from kit.paths import TOP
 from kit.process import say
-from kit.source.git import git
+from kit.source.git import git, try_git
 
 # The touched files of the release in BASE, if linux/'s base is another one, and the series on them:
 # what git merges with, and does not collect as garbage
@@ -47,7 +47,7 @@ def mainline():
 
 def base_file(path, commit='base'):
     """A file's bytes in a commit, None where it is absent."""
-    done = git('cat-file', 'blob', f'{commit}:{path}', check=False)
+    done = try_git('cat-file', 'blob', f'{commit}:{path}')
     return None if done.returncode else done.stdout.encode('utf-8', 'surrogateescape')
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kit.paths import BUILD, LINUX
 from kit.process import say, step
-from kit.source.git import git
+from kit.source.git import git, try_git
 from kit.source.pinned import PINNED, as_pinned, base_file, pinned, tag_of
 
 TMP = BUILD / 'pinned.tmp'
@@ -20,8 +20,7 @@ TMP = BUILD / 'pinned.tmp'
 def blob(commit, folder):
     """A reader of the commit's files in a git tree."""
     def read(path):
-        done = git('--no-optional-locks', 'cat-file', 'blob', f'{commit}:{path}', cwd=folder,
-                   check=False)
+        done = try_git('--no-optional-locks', 'cat-file', 'blob', f'{commit}:{path}', cwd=folder)
         return None if done.returncode else done.stdout.encode('utf-8', 'surrogateescape')
     return read
 

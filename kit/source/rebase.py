@@ -15,9 +15,9 @@ from pathlib import Path
 from kit.errors import KitError
 from kit.lock import Lock
 from kit.paths import BUILD, LINUX
-from kit.process import output, say
+from kit.process import result, say
 from kit.source import base, export
-from kit.source.git import git, git_command, git_env
+from kit.source.git import git, git_command, git_env, try_git
 from kit.source.patches import patch_files, ranges
 from kit.source.pinned import mainline, pinned, tag_of, version_of
 from kit.source.state import busy, corresponds, uncommitted
@@ -29,8 +29,8 @@ NEXT, BEFORE = 'refs/series/next', 'refs/series/before'
 
 def release_of(path):
     """The release that a tree's HEAD stands on; of one without tags what its Makefile says."""
-    found = git('--no-optional-locks', 'describe', '--tags', '--abbrev=0', '--match', 'v[0-9]*',
-                '--exclude', '*-rc*', 'HEAD', cwd=path, check=False).stdout.strip()
+    found = try_git('--no-optional-locks', 'describe', '--tags', '--abbrev=0', '--match', 'v[0-9]*',
+                '--exclude', '*-rc*', 'HEAD', cwd=path).stdout.strip()
     if found:
         found = found.removeprefix('v')
         return found if found.count('.') > 1 else f'{found}.0'    # no release after it
@@ -72,8 +72,7 @@ def upstream_already(commit, subjects):
     git('read-tree', commit, env=env)
     try:
         return [(path.parent.name, subject) for path, subject in zip(patches, subjects)
-                if not git('apply', '--reverse', '--check', '--cached', path, env=env,
-                           check=False).returncode]
+                if not try_git('apply', '--reverse', '--check', '--cached', path, env=env).returncode]
     finally:
         (BUILD / 'rebase.index').unlink()
 
@@ -115,10 +114,10 @@ def rebase(commit, version, subjects):
     git('update-ref', BEFORE, before)
     git('tag', '-f', 'base', commit)
     (LINUX / '.git/series-origin').unlink(missing_ok=True)
-    done = output(
+    done = result(
         git_command('-c', 'rerere.enabled=true', '-c', 'rerere.autoUpdate=true', 'rebase',
                     '--update-refs', '--empty=drop', '--onto', commit, before, order()[-1]),
-        cwd=LINUX, env=git_env(), check=False)
+        cwd=LINUX, env=git_env())
     if done.returncode and not busy():
         git('tag', '-f', 'base', before)
         raise KitError((done.stderr or done.stdout).strip().splitlines()[0])
@@ -137,7 +136,7 @@ def stopped(text, before):
     """One line on what to do now."""
     where = re.findall(r'^CONFLICT .* in (\S+)$', text, re.M) or git(
         'diff', '--name-only', '--diff-filter=U').splitlines()
-    subject = git('log', '-1', '--format=%s', 'REBASE_HEAD', check=False).stdout.strip()
+    subject = try_git('log', '-1', '--format=%s', 'REBASE_HEAD').stdout.strip()
     raise KitError(
         f'stopped at "{subject}"{f", conflict in {where[0]}" if where else ""}: in linux/ resolve '
         f'it, `git add`, `git rebase --continue`, then `make export`; or go back with `git rebase '

@@ -5,7 +5,7 @@ import shutil
 
 from kit.lock import Lock
 from kit.paths import BUILD, LINUX
-from kit.source.git import git
+from kit.source.git import git, try_git
 from kit.source.patches import digest, patch_files, ranges, write_series
 from kit.source.pinned import base_file
 from kit.topics import order
@@ -97,13 +97,13 @@ def own_work():
     nothing."""
     if busy():
         return f'a {busy()} is under way in linux/: finish or abort it'
-    head = git('symbolic-ref', '-q', '--short', 'HEAD', check=False).stdout.strip()
+    head = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
     commit = git('rev-parse', 'HEAD').strip()
     state, names = load_state(), order()
     known = {git('rev-parse', 'base^{commit}').strip(), *(value[0] for value in state.values())}
     different = []
     for topic in dict.fromkeys([*names, *state]):
-        tip = git('rev-parse', '-q', '--verify', f'refs/heads/{topic}', check=False).stdout.strip()
+        tip = try_git('rev-parse', '-q', '--verify', f'refs/heads/{topic}').stdout.strip()
         if tip and tip not in known:
             different.append(topic)
     if (
@@ -117,7 +117,7 @@ def own_work():
     if different:
         # a rebase that changed nothing but commit ids is no work
         if not any(
-            git('rev-parse', '-q', '--verify', f'refs/heads/{name}', check=False).returncode
+            try_git('rev-parse', '-q', '--verify', f'refs/heads/{name}').returncode
             for name in names
         ):
             with exported() as (folder, written):
@@ -137,15 +137,15 @@ def own_work():
 
 def elsewhere():
     """What linux/ has checked out, in words, unless it is the last commit of the last topic."""
-    tip = git('rev-parse', '-q', '--verify', f'refs/heads/{order()[-1]}', check=False).stdout
+    tip = try_git('rev-parse', '-q', '--verify', f'refs/heads/{order()[-1]}').stdout
     commit = git('rev-parse', 'HEAD')
-    branch = git('symbolic-ref', '-q', '--short', 'HEAD', check=False).stdout.strip()
+    branch = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
     return '' if commit == tip else branch or commit[:12]
 
 
 def corresponds():
     """Is linux/ what series/ describes, the last topic checked out, whatever is uncommitted?"""
-    head = git('symbolic-ref', '-q', '--short', 'HEAD', check=False).stdout.strip()
+    head = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
     if busy() or head != order()[-1]:
         return False
     if unchanged():

@@ -10,7 +10,7 @@ from kit.lock import Lock
 from kit.paths import BUILD, LINUX
 from kit.process import say
 from kit.source.apply import applied
-from kit.source.git import git
+from kit.source.git import git, try_git
 from kit.source.state import (
     MADE,
     corresponds,
@@ -62,7 +62,7 @@ def synchronize(keep, stay):
     files = uncommitted()
     force = ['--force'] if files and all(map(half_checked_out, files)) else []
     git('update-ref', MADE, tips[last])
-    done = git('checkout', '--quiet', *force, '--detach', tips[last], check=False)
+    done = try_git('checkout', '--quiet', *force, '--detach', tips[last])
     if done.returncode:
         raise KitError(f'{done.stderr.strip().splitlines()[0]} (git checkout in linux/)')
     old = [topic for topic in load_state() if topic not in tips]

@@ -8,21 +8,21 @@ import re
 import shutil
 from pathlib import Path
 
-from kit.build.trees import ROOTS, state
+from kit.build.trees import PATCHED, Tree, Trees, state
 from kit.errors import KitError, fail
 from kit.lock import Lock
 from kit.paths import BUILD
-from kit.process import say
-from kit.source.git import check_out, git, is_at, whole
+from kit.process import Done, Word, say
+from kit.source.git import check_out, git, is_at, try_git, whole
 from kit.source.pinned import mainline, version_of
 
 
-def read(path, *words):
+def read(path: Path, *words: Word) -> Done:
     """git's answer in the user's tree, which stays as it is."""
-    return git('--no-optional-locks', *words, cwd=path, check=False)
+    return try_git('--no-optional-locks', *words, cwd=path)
 
 
-def merge_base(path, named):
+def merge_base(path: Path, named: str | None) -> str:
     """What "base" is: the commit of that name, or the newest release below HEAD."""
     if not named:
         found = read(path, 'describe', '--tags', '--abbrev=0', '--match', f'v{mainline()}',
@@ -35,7 +35,7 @@ def merge_base(path, named):
     return found.stdout.strip()
 
 
-def clone(path, folder, commit):
+def clone(path: Path, folder: Path, commit: str) -> None:
     """The commit in a clone that shares the user's objects."""
     if not whole(folder):
         shutil.rmtree(folder, ignore_errors=True)
@@ -49,7 +49,7 @@ def clone(path, folder, commit):
         check_out(f'check out {commit[:12]} of {path}', folder, commit)
 
 
-def copy_uncommitted(path, folder):
+def copy_uncommitted(path: Path, folder: Path) -> None:
     """What git status says of the user's tree, in the clone too; nothing when it is there."""
     if state(path) == state(folder):
         return
@@ -65,7 +65,7 @@ def copy_uncommitted(path, folder):
             (folder / name).unlink(missing_ok=True)
 
 
-def known(linux, what):
+def known(linux: str, what: str) -> tuple[Path, str, str]:
     """(path, version, HEAD) of the user's tree; what: words for what is wanted."""
     path = Path(linux).expanduser().resolve()
     top = read(path, 'rev-parse', '--show-toplevel').stdout.strip() if path.is_dir() else ''
@@ -77,30 +77,35 @@ def known(linux, what):
     return path, version, read(path, 'rev-parse', 'HEAD').stdout.strip()
 
 
-def dirty(path):
+def dirty(path: Path) -> str:
     return ' and what is uncommitted' if re.search(
         r'\S', read(path, 'status', '--porcelain').stdout) else ''
 
 
-def use_alone(linux):
-    """Makes a tree of any version what is built and booted; there is no base."""
+def alone() -> Tree:
+    """The clone of the user's tree."""
+    return Tree('patched', BUILD / 'own')
+
+
+def use_alone(linux: str) -> Tree:
+    """A tree of any version, to be built and booted; there is no base."""
     path, version, head = known(linux, 'a git tree of Linux')
     with Lock(BUILD / 'own'):
         clone(path, BUILD / 'own/linux', head)
         copy_uncommitted(path, BUILD / 'own/linux')
-    ROOTS.update(patched=BUILD / 'own')
     say(f'{path}: Linux {version}, {head[:12]}{dirty(path)}')
+    return alone()
 
 
-def use(linux, commit=None):
-    """Makes the tree at this path what is built and booted; commit: what "base" is."""
+def use(linux: str, commit: str | None = None) -> Trees:
+    """The tree at this path, to be built and booted; commit: what "base" is."""
     path, version, head = known(linux, f'a git tree of Linux {mainline()}.y')
     below = merge_base(path, commit)
     with Lock(BUILD / 'own'):
-        for name, commit in (('own', head), ('own-base', below)):
-            clone(path, BUILD / name / 'linux', commit)
+        for name, wanted in (('own', head), ('own-base', below)):
+            clone(path, BUILD / name / 'linux', wanted)
         copy_uncommitted(path, BUILD / 'own/linux')
-    # the series' tree goes on to give the programs that this one lacks
-    ROOTS.update(patched=BUILD / 'own', base=BUILD / 'own-base', series=ROOTS['patched'])
     count = git('rev-list', '--count', f'{below}..{head}', cwd=path).strip()
     say(f'{path}: Linux {version}, {count} commits above {below[:12]}{dirty(path)}')
+    # the series' tree goes on to give the programs that this one lacks
+    return Trees(Tree('base', BUILD / 'own-base', begins_as=alone()), alone(), PATCHED)

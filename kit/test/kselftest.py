@@ -8,21 +8,22 @@ The kernel is built with the suite's own `config`. Without PROGRAM the guest run
 import re
 import shutil
 import tarfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kit import model
 from kit.build import kernel
 from kit.build.selftest import BELOW, install_headers, sources_of, suite_command
-from kit.build.trees import root, source, stamp_of
+from kit.build.trees import PATCHED, Tree, source, stamp_of
 from kit.errors import KitError, fail
 from kit.lock import Lock
-from kit.machines import load_machine
-from kit.paths import shown
-from kit.process import output, say, step
+from kit.model import Limits, Machine, Options, Skip, Test
+from kit.paths import LINUX, shown
+from kit.process import Environment, Word, output, say, step
 from kit.source import user_tree
 from kit.test import results, verdict
 from kit.test.verdict import closing
 from kit.vm import guest
-from kit.vm.qemu import Options
 
 # what `make run_tests` runs; the rest is built and kept beside it
 RUN = ('TEST_GEN_PROGS', 'TEST_CUSTOM_PROGS', 'TEST_PROGS')
@@ -31,39 +32,47 @@ KEPT = ('TEST_PROGS', 'TEST_PROGS_EXTENDED', 'TEST_FILES')
 INTERPRETERS = {'sh', 'ash', 'busybox'}    # that the guest has
 SECONDS = 45      # kselftest's own limit of a program, unless its suite's `settings` say otherwise
 PATIENCE = 10     # an emulated CPU is slower
-SKIPS = [{'test': '', 'reason': 'the program says why'}]
+SKIPS = (Skip('', 'the program says why'),)
 
 
-def asked(text):
+Packed = dict[str, dict[str, Path]]    # {suite: {name in it: file}}
+
+
+def parser_tree() -> Path:
+    """linux/, which has a parser of KTAP, or the only tree that is there."""
+    return LINUX if (LINUX / 'Makefile').exists() else user_tree.alone().linux
+
+
+def asked(text: str, tree: Tree) -> dict[str, set[str]]:
     """{suite: {programs}} of words SUITE[:PROGRAM]; no program: all."""
-    found = {}
+    found: dict[str, set[str]] = {}
     for word in text.replace(',', ' ').split():
         suite, _, program = word.strip('/').partition(':')
-        if not (source('patched') / BELOW / suite / 'Makefile').is_file():
-            raise KitError(f'no suite {suite} in {shown(source("patched"))}/{BELOW}')
+        if not (source(tree) / BELOW / suite / 'Makefile').is_file():
+            raise KitError(f'no suite {suite} in {shown(source(tree))}/{BELOW}')
         found.setdefault(suite, set()).update({program} if program else set())
     return found or fail('KSELFTEST= names no suite')
 
 
-def folder_of(arch):
+def folder_of(machine: Machine, tree: Tree) -> Path:
     """Where the suites are built."""
-    return root('patched') / 'build' / f'{arch}-kselftest'
+    return tree.root / 'build' / f'{machine.arch}-kselftest'
 
 
 class Suite:
     """A suite's folder in the tree, and what is built of it."""
 
-    def __init__(self, arch, name):
-        self.arch, self.machine, self.name = arch, load_machine(arch), name
-        self.source, self.top = source('patched') / BELOW / name, folder_of(arch)
+    def __init__(self, machine: Machine, tree: Tree, name: str) -> None:
+        self.machine, self.tree, self.name = machine, tree, name
+        self.source, self.top = source(tree) / BELOW / name, folder_of(machine, tree)
         self.made, self.log = self.top / name, self.top / f'{name.replace("/", "-")}.log'
         self.made.mkdir(parents=True, exist_ok=True)
         self.lists = self.read_lists()
 
-    def command(self, *goals):
-        return suite_command(self.machine, 'patched', self.name, self.top, *goals)
+    def command(self, *goals: Word) -> tuple[list[Word], Environment]:
+        return suite_command(self.machine, self.tree, self.name, self.top, *goals)
 
-    def read_lists(self):
+    def read_lists(self) -> dict[str, list[str]]:
         """{variable of its Makefile: names}"""
         names = dict.fromkeys((*MADE, *KEPT))
         rule = '; '.join(f"echo 'list {name} $({name})'" for name in names)
@@ -73,11 +82,11 @@ class Suite:
         return {name: [word.removeprefix(f'{self.made}/') for word in found.get(name, '').split()]
                 for name in names}
 
-    def programs(self):
+    def programs(self) -> list[str]:
         """What is run of the whole suite."""
         return list(dict.fromkeys(name for each in RUN for name in self.lists[each]))
 
-    def goals(self, wanted):
+    def goals(self, wanted: set[str]) -> list[Word]:
         """Of programs that are compiled only these; a script may call any."""
         compiled = {name for each in MADE for name in self.lists[each]}
         known = compiled | {name for each in KEPT for name in self.lists[each]}
@@ -88,22 +97,22 @@ class Suite:
             return [self.made / name for name in sorted(wanted)]
         return ['-k', 'all']
 
-    def build(self, goals):
+    def build(self, goals: Sequence[Word]) -> None:
         """Builds; what cannot be built is not there then, nor anything of other sources."""
-        stamp = stamp_of(self.machine, self.name, sources_of(self.machine, 'patched'))
+        stamp = stamp_of(self.machine, self.name, sources_of(self.machine, self.tree))
         mark = self.made / '.stamp'
         if not mark.exists() or mark.read_text() != stamp:
             shutil.rmtree(self.made)
             self.made.mkdir()
             mark.write_text(stamp)
         command, env = self.command(*goals)
-        if step(f'build {self.arch} selftests/{self.name}', command, log=self.log, env=env,
+        if step(f'build {self.machine.arch} selftests/{self.name}', command, log=self.log, env=env,
                 check=False):
             say(f'selftests/{self.name} was not built whole: {shown(self.log)}')
 
-    def files(self):
+    def files(self) -> dict[str, Path]:
         """{name: path} of all that is there."""
-        found = {}
+        found: dict[str, Path] = {}
         for names, folder in (MADE, self.made), (KEPT, self.source):
             for name in (each for key in names for each in self.lists[key]):
                 path = folder / name
@@ -112,7 +121,7 @@ class Suite:
                           else file.name: file for file in inside if file.is_file()}
         return found
 
-    def seconds(self):
+    def seconds(self) -> int:
         """How long a program may take; 0: without a limit."""
         settings = self.source / 'settings'
         text = settings.read_text() if settings.is_file() else ''
@@ -120,7 +129,7 @@ class Suite:
         return PATIENCE * (int(found[1]) if found else SECONDS)
 
 
-def lacks(path):
+def lacks(path: Path) -> str:
     """The interpreter that a script needs and the guest has not."""
     with open(path, 'rb') as file:
         first = file.readline(200)
@@ -133,15 +142,17 @@ def lacks(path):
     return '' if name in INTERPRETERS else name
 
 
-def command_of(suite, name):
+def command_of(suite: Suite, name: str) -> str:
     seconds = suite.seconds()
     limit = f'timeout {seconds} ' if seconds else ''
     return f'(cd /tmp/kselftest/{suite.name} && {limit}./{name})'
 
 
-def tests_of(suite, wanted, files):
+def tests_of(suite: Suite, wanted: set[str],
+             files: dict[str, Path]) -> tuple[list[Test], dict[str, str]]:
     """(tests, {program: why it cannot be run})"""
-    tests, cannot = [], {}
+    tests: list[Test] = []
+    cannot: dict[str, str] = {}
     for name in sorted(wanted) or suite.programs():
         whole = f'{suite.name}:{name}'
         if name not in files:
@@ -149,12 +160,12 @@ def tests_of(suite, wanted, files):
         elif lack := lacks(files[name]):
             cannot[whole] = f'the guest has no {lack}'
         else:
-            tests.append({'name': whole, 'command': command_of(suite, name), 'tap': None,
-                          'skips': SKIPS, 'timeout': suite.seconds()})
+            tests.append(Test(name=whole, command=command_of(suite, name), tap=None, skips=SKIPS,
+                              timeout=suite.seconds()))
     return tests, cannot
 
 
-def pack(path, suites):
+def pack(path: Path, suites: Packed) -> Path:
     """suites: {name: {name in it: file}}, as an archive for the guest."""
     part = path.with_suffix('.part')
     with tarfile.open(part, 'w') as archive:
@@ -165,14 +176,17 @@ def pack(path, suites):
     return path
 
 
-def prepared(arch, wanted):
+def prepared(machine: Machine, tree: Tree, wanted: dict[str, set[str]]
+             ) -> tuple[list[Test], dict[str, str], Path]:
     """(tests, {program: why it cannot be run}, the archive)"""
-    top = folder_of(arch)
-    tests, cannot, packed = [], {}, {}
+    top = folder_of(machine, tree)
+    tests: list[Test] = []
+    cannot: dict[str, str] = {}
+    packed: Packed = {}
     with Lock(top):
-        install_headers(load_machine(arch), arch, 'patched', top)
+        install_headers(machine, tree, top)
         for name, programs in wanted.items():
-            suite = Suite(arch, name)
+            suite = Suite(machine, tree, name)
             suite.build(suite.goals(programs))
             files = packed[name] = suite.files()
             more, lost = tests_of(suite, programs, files)
@@ -180,27 +194,28 @@ def prepared(arch, wanted):
         return tests, cannot, pack(top / 'kselftest.tar', packed)
 
 
-def main(kselftest, arch='x86_64', flavour='plain', linux='', cpus=0, iommu='', tell=None):
-    """tell: is given a results.Boot; returns the exit status."""
-    if linux:
-        user_tree.use_alone(linux)
-    wanted = asked(kselftest)
-    tests, cannot, archive = prepared(arch, wanted)
+def main(kselftest: str, arch: str = 'x86_64', flavour: str = 'plain', linux: str = '',
+         cpus: int = 0, iommu: str = '',
+         tell: Callable[[results.Ended], object] | None = None) -> int:
+    """tell: is given what the tests gave; returns the exit status."""
+    machine, tree = model.machine(arch), user_tree.use_alone(linux) if linux else PATCHED
+    wanted = asked(kselftest, tree)
+    tests, cannot, archive = prepared(machine, tree, wanted)
     for name, why in cannot.items():
         print(f'cannot run {name}: {why}')
     if not tests:
         raise KitError('nothing to run')
-    image = kernel.build(arch, f'{flavour}@{",".join(sorted(wanted))}', 'patched')
-    options, said = Options(cpus=cpus, iommu=iommu, append=guest.PATIENT), verdict.Report(tests)
+    image = kernel.build(machine, f'{flavour}@{",".join(sorted(wanted))}', tree)
     # a program ends by its own limit before the guest is lost by this one
-    seconds = [test['timeout'] for test in tests]
-    options.limits.silence = max(seconds) + 60 if all(seconds) else 3600
-    options.limits.total = 7200
+    seconds = [test.timeout for test in tests]
+    limits = Limits(silence=max(seconds) + 60 if all(seconds) else 3600, total=7200)
+    options = Options(cpus=cpus, iommu=iommu, append=guest.PATIENT, limits=limits)
+    said = verdict.Report(tests, parser_tree())
     job = verdict.job_of(tests, 'mkdir /tmp/kselftest && tar -xf /job/kselftest.tar -C '
                                '/tmp/kselftest')
     label = f'{arch} {flavour}'
     say(f'{label}: {len(tests)} test program(s)')
-    ended = guest.run_guest(arch, image, job, [archive], options, name=f'kselftest-{arch}',
+    ended = guest.run_guest(machine, image, job, [archive], options, name=f'kselftest-{arch}',
                             on_line=said.line)
     counts = said.verdict()
     if ended.status in (guest.LOST, guest.SPLAT):
@@ -208,6 +223,6 @@ def main(kselftest, arch='x86_64', flavour='plain', linux='', cpus=0, iommu='', 
         counts['failed'] += 1
     print(f'{label} ({ended.accelerator}): {ended.seconds:.0f} s in all; {shown(ended.folder)}')
     if tell:
-        tell(results.boot_of(label, arch, said, ended))
+        tell(results.ended_of(label, arch, said, ended))
     print(closing(counts))
     return ended.status or (guest.FAILED if counts['failed'] else guest.OK)

@@ -5,59 +5,69 @@ JUnit's XML is written with the standard library: Debian's python3-junitparser b
 Python alone. The JSON is what the kernel's own kunit_json makes of the KTAP.
 """
 import re
-from collections import namedtuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from xml.etree import ElementTree
 
 from kit.errors import KitError
-from kit.paths import shown
+from kit.paths import LINUX, shown
 from kit.process import say
 from kit.test import verdict
+from kit.test.verdict import Report, Result
 from kit.vm import guest
-
-# a guest and what its tests gave: report.Result
-Boot = namedtuple('Boot', 'kernel arch results')
+from kit.vm.guest import Outcome
 
 
-def boot_of(kernel, arch, results, ended):
-    """Boot of a report.Report and the guest's Outcome: a guest that was lost, or whose kernel
+@dataclass(frozen=True)
+class Ended:
+    """A guest and what its tests gave."""
+
+    kernel: str
+    arch: str
+    results: list[Result]
+
+
+def ended_of(kernel: str, arch: str, said: Report, ended: Outcome) -> Ended:
+    """Of a verdict.Report and the guest's Outcome: a guest that was lost, or whose kernel
     complained, is a failure of its own."""
-    found = results.results()
+    found = said.results()
     if ended.status in (guest.LOST, guest.SPLAT):
         found.append(verdict.Result('guest', 'guest', verdict.FAILED, ended.message,
-                                   ended.detail.splitlines()))
-    return Boot(kernel, arch, found)
+                                   tuple(ended.detail.splitlines())))
+    return Ended(kernel, arch, found)
 
 
-def programs(boot):
+def programs(boot: Ended) -> list[tuple[str, list[Result]]]:
     """[(program, [Result])]"""
     return [(name, list(several)) for name, several in groupby(
         boot.results, key=lambda result: result.program)]
 
 
-def plain(text):
+def plain(text: str) -> str:
     """A line for KTAP and XML: no control characters, and a # begins a directive."""
     return re.sub(r'[^ -\x22\x24-\uffff]+', ' ', text).strip()
 
 
-def group(name, lines, good, number):
+def group(name: str, lines: Sequence[str], good: bool, number: int) -> list[str]:
     """A test with others below it: (the lines of these, one level deeper, then its own)."""
     deeper = [f'    {line}' for line in lines]
     return [*deeper, f'{"ok" if good else "not ok"} {number} {plain(name)}']
 
 
-def plan(name, count):
+def plan(name: str, count: int) -> list[str]:
     return ['KTAP version 1', f'# Subtest: {plain(name)}', f'1..{count}']
 
 
-def name_in(result):
+def name_in(result: Result) -> str:
     """A result's name within its program: with the program's own name a parser would take it for
     the end of the group."""
     return plain(result.name) if plain(result.name) not in ('', plain(result.program)) \
         else 'the program'
 
 
-def result_lines(number, result, name):
+def result_lines(number: int, result: Result, name: str) -> list[str]:
     """A result, what was said about it before it."""
     said = [plain(line) for line in ([result.why] if result.why else []) + list(result.log)]
     word = 'not ok' if result.word == verdict.FAILED else 'ok'
@@ -67,11 +77,11 @@ def result_lines(number, result, name):
             f'{word} {number} {name}{skip}']
 
 
-def good(results):
+def good(results: Sequence[Result]) -> bool:
     return all(result.word != verdict.FAILED for result in results)
 
 
-def ktap(boots):
+def ktap(boots: Sequence[Ended]) -> str:
     """Boots, their programs, and what these gave, three levels."""
     whole = ['KTAP version 1', f'1..{len(boots)}']
     for number, boot in enumerate(boots, 1):
@@ -89,7 +99,7 @@ def ktap(boots):
     return '\n'.join([*whole, ''])
 
 
-def junit(boots):
+def junit(boots: Sequence[Ended]) -> str:
     """A suite for each boot; of a test the class is its program."""
     top = ElementTree.Element('testsuites')
     for boot in boots:
@@ -110,8 +120,8 @@ def junit(boots):
     return ElementTree.tostring(top, encoding='unicode', xml_declaration=True) + '\n'
 
 
-def kernelci(boots):
-    parsed, _ = verdict.parse(ktap(boots).splitlines())
+def kernelci(boots: Sequence[Ended], tree: Path = LINUX) -> str:
+    parsed, _ = verdict.parse(ktap(boots).splitlines(), tree)
     import kunit_json  # report.parse() has found its folder
     archs = sorted({boot.arch for boot in boots})
     return kunit_json.get_json_result(parsed, kunit_json.Metadata(arch=' '.join(archs))) + '\n'
@@ -120,9 +130,10 @@ def kernelci(boots):
 WRITERS = {'.ktap': ktap, '.xml': junit, '.json': kernelci}
 
 
-def write(path, boots):
+def write(path: Path, boots: Sequence[Ended], tree: Path = LINUX) -> None:
+    text = kernelci(boots, tree) if path.suffix == '.json' else WRITERS[path.suffix](boots)
     try:
-        path.write_text(WRITERS[path.suffix](boots), encoding='utf-8')
+        path.write_text(text, encoding='utf-8')
     except OSError as error:
         raise KitError(f'{path}: {error.strerror}')
     say(f'results: {shown(path)}')

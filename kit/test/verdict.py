@@ -1,24 +1,38 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What tests said in a guest: shown as it comes, then judged with the kernel's own KTAP parser."""
+
 import re
 import sys
 import time
-from collections import Counter, namedtuple
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from kit.build.trees import ROOTS
 from kit.errors import KitError
+from kit.model import Test
 from kit.paths import LINUX
 
 MARK = re.compile(r'## (begin|end) (\d+)(?: (\d+))?$')
 RESULT = re.compile(r'(ok|not ok) \d+ (?:- )?(.*?)( # SKIP.*)?$')
 EXIT_SKIPPED = 4
-TIMED_OUT = 124, 143    # exit statuses of timeout; the second is busybox's
+TIMED_OUT = 124, 143  # exit statuses of timeout; the second is busybox's
 HEADER = re.compile(r'K?TAP version \d+$')
 
 PASSED, FAILED, SKIPPED = 'passed', 'failed', 'skipped'
-# one thing that a program tested; log: lines of its output
-Result = namedtuple('Result', 'program name word why log')
+
+
+@dataclass(frozen=True)
+class Result:
+    """One thing that a program tested."""
+
+    program: str
+    name: str
+    word: str  # PASSED, FAILED, SKIPPED
+    why: str
+    log: tuple[str, ...] = ()  # lines of its output
+
 
 # A program that speaks no KTAP: its exit status is the result.
 PLAIN = r"""plain() {
@@ -36,78 +50,97 @@ PLAIN = r"""plain() {
 }"""
 
 
-def command_of(test):
-    name = test['name']
-    if 'command' in test:
-        return test['command']
-    if 'kunit' in test:
+def command_of(test: Test) -> str:
+    name = test.name
+    if test.command:
+        return test.command
+    if test.kunit:
         folder = f'/sys/kernel/debug/kunit/{name}'
-        return (f'if [ -d {folder} ]; then echo 1 > {folder}/run && cat {folder}/results; '
-                f'else echo "no KUnit suite {name}"; false; fi')
-    plain = '' if test.get('tap', True) else f'plain {name} '
-    file = f'/job/{test["file"] if "file" in test else Path(test["program"]).name}'
+        return (
+            f'if [ -d {folder} ]; then echo 1 > {folder}/run && cat {folder}/results; '
+            f'else echo "no KUnit suite {name}"; false; fi'
+        )
+    plain = '' if test.tap else f'plain {name} '
+    file = f'/job/{test.file or Path(test.program).name}'
     if file.endswith('.ko'):
         file = f'insmod {file}'
-    words = test.get('environment', ''), f'{plain}{file}', test.get('arguments', '')
+    words = test.environment, f'{plain}{file}', test.arguments
     return ' '.join(filter(None, words))
 
 
-def job_of(tests, first='[ ! -e /job/keep_vm ] || /job/keep_vm'):
+def job_of(tests: Sequence[Test], first: str = '[ ! -e /job/keep_vm ] || /job/keep_vm') -> str:
     """The shell script that runs the tests one after the other, each between two marks; first: what
     it begins with."""
     lines = ['#!/bin/sh', 'cd /tmp', PLAIN, first]
     for number, test in enumerate(tests):
         # the end on a line of its own even after output that does not end in one
-        lines += [f'echo "## begin {number}"', command_of(test),
-                  f'code=$?; echo; echo "## end {number} $code"']
+        lines += [
+            f'echo "## begin {number}"',
+            command_of(test),
+            f'code=$?; echo; echo "## end {number} $code"',
+        ]
     return '\n'.join([*lines, 'exit 0', ''])
 
 
-def closing(counts):
+Counts = Counter[str]  # of PASSED, FAILED, SKIPPED
+
+
+def closing(counts: Counts) -> str:
     return ', '.join(f'{counts[word]} {word}' for word in (PASSED, FAILED, SKIPPED))
 
 
 class Report:
     """Prints each result as it comes, then counts."""
 
-    def __init__(self, tests):
-        self.tests = tests
-        self.output = [None] * len(tests)    # lines; None = did not start
-        self.code = [None] * len(tests)
-        self.current, self.since = None, 0
+    def __init__(self, tests: Sequence[Test], tree: Path = LINUX) -> None:
+        """tree: has the parser of KTAP."""
+        self.tests, self.tree = tests, tree
+        self.output: list[list[str] | None] = [None] * len(tests)  # lines; None = did not start
+        self.code: list[int | None] = [None] * len(tests)
+        self.current: list[str] | None = None
+        self.name, self.since = '', 0.0
 
-    def line(self, text):
+    def line(self, text: str) -> None:
         mark, now = MARK.match(text), time.monotonic()
         if mark and mark[1] == 'begin':
-            self.current, self.since = int(mark[2]), now
-            self.output[self.current] = []
+            number = int(mark[2])
+            self.name, self.since = self.tests[number].name, now
+            self.current = self.output[number] = []
         elif mark:
             self.code[int(mark[2])] = int(mark[3])
             self.current = None
         elif self.current is not None:
-            self.output[self.current].append(text)
+            self.current.append(text)
             if found := RESULT.match(text.strip()):
-                word, name = 'skip' if found[3] else found[1], self.tests[self.current]['name']
-                print(f'  {word:6} {now - self.since:6.1f} s  {name}: {found[2]}{found[3] or ""}',
-                      flush=True)
+                word = 'skip' if found[3] else found[1]
+                print(
+                    f'  {word:6} {now - self.since:6.1f} s  {self.name}: {found[2]}{found[3] or ""}',
+                    flush=True,
+                )
                 self.since = now
 
-    def results(self):
+    def results(self) -> list[Result]:
         """[Result] of all programs."""
-        return [result for given in zip(self.tests, self.output, self.code)
-                for result in results_of(*given)]
+        return [
+            result
+            for given in zip(self.tests, self.output, self.code)
+            for result in results_of(*given, self.tree)
+        ]
 
-    def verdict(self):
+    def verdict(self) -> Counts:
         """Counter of passed, failed, skipped; says why of each failure."""
         found = self.results()
         for result in found:
             if result.word == FAILED:
-                print(f'FAILED {title(result)}: {result.why}',
-                      *(f'    {text}' for text in result.log), sep='\n')
+                print(
+                    f'FAILED {title(result)}: {result.why}',
+                    *(f'    {text}' for text in result.log),
+                    sep='\n',
+                )
         return Counter(result.word for result in found)
 
 
-def title(result):
+def title(result: Result) -> str:
     same = result.name == result.program
     return result.program if same else f'{result.program}: {result.name}'
 
@@ -116,28 +149,29 @@ class Failing(Report):
     """Of the base kernel, whose tests have to fail as topic.toml says (`base`): in what the test or
     the console said is what shows the bug."""
 
-    def verdict_of(self, console):
+    def verdict_of(self, console: str) -> Counts:
         """Counter of passed and failed, with a line for each test."""
-        counts = Counter()
+        counts: Counts = Counter()
         for test, lines in zip(self.tests, self.output):
-            name, text = test['name'], '\n'.join([*(lines or []), console])
-            found = re.search(test['base'], text)
+            name, text = test.name, '\n'.join([*(lines or []), console])
+            found = re.search(test.base, text)
             counts['passed' if found else 'failed'] += 1
             if found:
-                line = text[text.rfind('\n', 0, found.start()) + 1:].partition('\n')[0]
+                line = text[text.rfind('\n', 0, found.start()) + 1 :].partition('\n')[0]
                 print(f'  ok     {name} fails on the base: {line.strip()}', flush=True)
             else:
-                print(f'FAILED {name}: nothing on the base is like base = {test["base"]!r}',
-                      *(f'    {line}' for line in (lines or [])[-10:]), sep='\n')
+                print(
+                    f'FAILED {name}: nothing on the base is like base = {test.base!r}',
+                    *(f'    {line}' for line in (lines or [])[-10:]),
+                    sep='\n',
+                )
         return counts
 
 
-def parse(lines):
-    """The kernel's own parser; linux/ stays as it is."""
+def parse(lines: Sequence[str], tree: Path = LINUX) -> tuple[Any, Any]:
+    """(what the kernel's own parser makes of the lines, its TestStatus); the tree stays as it is."""
     sys.dont_write_bytecode = True
-    # linux/'s, or that of the only tree that is there
-    top = LINUX if (LINUX / 'Makefile').exists() else ROOTS['patched'] / 'linux'
-    folder = str(top / 'tools/testing/kunit')
+    folder = str(tree / 'tools/testing/kunit')
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
@@ -148,7 +182,7 @@ def parse(lines):
     return parse_run_tests(lines, null_printer), TestStatus
 
 
-def leaves(parsed):
+def leaves(parsed: Any) -> Iterator[tuple[str, Any]]:
     """(path, test) of all tests that have none below them."""
     todo = [(test.name, test) for test in parsed.subtests]
     while todo:
@@ -159,41 +193,52 @@ def leaves(parsed):
             yield path, test
 
 
-def judge(test, lines, code):
+def judge(
+    test: Test, lines: list[str] | None, code: int | None, tree: Path = LINUX
+) -> tuple[int, int, list[tuple[str, str, tuple[str, ...]]]]:
     """(passed, skipped, [(name, why it failed, log)]) of a test's output and exit status."""
-    found = results_of(test, lines, code)
+    found = results_of(test, lines, code, tree)
     words = [result.word for result in found]
-    return (words.count(PASSED), words.count(SKIPPED),
-            [(title(result), result.why, result.log) for result in found if result.word == FAILED])
+    return (
+        words.count(PASSED),
+        words.count(SKIPPED),
+        [(title(result), result.why, result.log) for result in found if result.word == FAILED],
+    )
 
 
-def results_of(test, lines, code):
+def results_of(
+    test: Test, lines: list[str] | None, code: int | None, tree: Path = LINUX
+) -> list[Result]:
     """[Result] of a test's output and exit status."""
-    name = test['name']
+    name = test.name
 
-    def whole(word, why, log=()):
-        return Result(name, name, word, why, list(log))
+    def whole(word: str, why: str, log: Sequence[str] = ()) -> Result:
+        return Result(name, name, word, why, tuple(log))
 
     if lines is None:
         return [whole(FAILED, 'did not run')]
     if code is None:
         return [whole(FAILED, 'did not end', lines[-10:])]
-    if test.get('tap', True) is None and not any(HEADER.match(line.strip()) for line in lines):
+    if test.tap is None and not any(HEADER.match(line.strip()) for line in lines):
         return [of_status(whole, code, lines)]
-    parsed, status = parse(lines)
+    parsed, status = parse(lines, tree)
     found = [of_leaf(test, status, path, each) for path, each in leaves(parsed)]
     failed = [result for result in found if result.word == FAILED]
     if code == EXIT_SKIPPED and not found:
-        return [of_status(whole, code, lines) if test.get('tap', True) is None
-                else whole(FAILED, 'skipped', lines[-10:])]
+        return [
+            of_status(whole, code, lines)
+            if test.tap is None
+            else whole(FAILED, 'skipped', lines[-10:])
+        ]
     errors = parsed.counts.errors
     if errors or code and not failed or not found:
-        found.append(whole(FAILED, f'exit status {code}, {errors} error(s) in its KTAP',
-                           lines[-10:]))
+        found.append(
+            whole(FAILED, f'exit status {code}, {errors} error(s) in its KTAP', lines[-10:])
+        )
     return found
 
 
-def of_status(whole, code, lines):
+def of_status(whole: Callable[..., Result], code: int, lines: list[str]) -> Result:
     """The Result of a program that speaks no KTAP, or says there that it tests nothing."""
     if code == EXIT_SKIPPED:
         return whole(SKIPPED, next((line for line in reversed(lines) if line.strip()), ''))
@@ -203,15 +248,16 @@ def of_status(whole, code, lines):
     return whole(PASSED, '')
 
 
-def of_leaf(test, status, path, each):
+def of_leaf(test: Test, status: Any, path: str, each: Any) -> Result:
     """The Result of one line of KTAP."""
-    name, log, path = test['name'], list(each.log), path or 'a result that is missing'
+    name, log, path = test.name, tuple(each.log), path or 'a result that is missing'
     if each.status == status.SUCCESS:
         return Result(name, path, PASSED, '', log)
     if each.status != status.SKIPPED:
         return Result(name, path, FAILED, each.status.name.lower().replace('_', ' '), log)
-    reasons = [skip['reason'] for skip in test.get('skips', []) if re.search(skip['test'], path)]
+    reasons = [skip.reason for skip in test.skips if re.search(skip.test, path)]
     if reasons:
         return Result(name, path, SKIPPED, each.skip_reason or reasons[0], log)
-    return Result(name, path, FAILED, f'skipped without a reason in a topic.toml: '
-                  f'{each.skip_reason}', log)
+    return Result(
+        name, path, FAILED, f'skipped without a reason in a topic.toml: {each.skip_reason}', log
+    )

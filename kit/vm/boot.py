@@ -5,22 +5,35 @@ Builds and boots a kernel, runs the shell script JOB in the guest with FILEs bes
 also in PATH), prints its output. The test device's address is in $BDF. Exit status: 0 the job's was
 0, 1 it was not, 2 the guest was lost, 3 the kernel complained on the console.
 """
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from kit import model
 from kit.build import kernel
+from kit.build.trees import OURS
 from kit.errors import KitError
+from kit.model import Limits, Options
 from kit.process import say
 from kit.vm import guest
-from kit.vm.qemu import Limits, Options
 
 
-def main(arch, flavour, tree, job, files=(), image=None, mem='', **given):
+def main(arch: str, flavour: str, tree: str, job: Path, files: Sequence[Path] = (),
+         image: Path | None = None, mem: str = '', **given: Any) -> int:
     """given: fields of Options and of Limits."""
     for file in (job, *files):
         if not file.is_file():
             raise KitError(f'{file}: no such file')
-    limits = Limits(**{limit: given.pop(limit) for limit in vars(Limits()) if limit in given})
-    options = Options(memory=mem, limits=limits, **given)
-    image = image or kernel.build(arch, flavour, tree)
-    ended = guest.run_guest(arch, image, job, files, options,
+    names = {field.name for field in fields(Limits)}
+    limits = Limits(**{name: value for name, value in given.items() if name in names})
+    chosen = {name: tuple(value) if isinstance(value, list) else value
+              for name, value in given.items() if name not in names}
+    options = Options(memory=mem, limits=limits, **chosen)
+    machine = model.machine(arch)
+    image = image or kernel.build(machine, flavour, OURS.named(tree))
+    ended = guest.run_guest(machine, image, job, files, options,
                             name=f'boot-{arch}-{flavour}-{tree}',
                             on_line=lambda line: print(line, flush=True))
     boot = f'{ended.boot_seconds:.1f} s' if ended.boot_seconds else 'never'

@@ -4,7 +4,7 @@ import datetime
 import re
 
 from kit.errors import KitError
-from kit.machines import archs
+from kit.model import archs
 from kit.paths import GUEST, shown
 
 

@@ -6,7 +6,6 @@ and end in a folder of build/results/. Boot, job and shutdown have time limits o
 that exceeds one, or ends without an exit status, is lost, which is not the same as a failed test.
 """
 import ctypes
-import dataclasses
 import datetime
 import os
 import re
@@ -15,15 +14,17 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kit.errors import KitError
-from kit.machines import load_machine
+from kit.model import Limits, Machine, Options
 from kit.paths import BUILD, shown
 from kit.process import Progress, say
 from kit.vm import console, initrd
 from kit.vm.console import read, size
-from kit.vm.qemu import Limits, Options, command_line, host_is, need
+from kit.vm.qemu import command_line, host_is, need
 
 OK, FAILED, LOST, SPLAT = 0, 1, 2, 3    # exit statuses of whoever boots a guest
 RESULTS = BUILD / 'results'
@@ -33,7 +34,10 @@ PATIENT = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
 KEPT = 40                               # folders there
 
 
-@dataclasses.dataclass
+OnLine = Callable[[str], object]    # is given each line of the job's output as it comes
+
+
+@dataclass(frozen=True)
 class Outcome:
     """How a guest ended."""
     status: int             # OK, FAILED, LOST, SPLAT
@@ -182,21 +186,21 @@ def watch(words, folder, limits, rules, what=None, on_line=None):
     return Outcome(*verdict, heard.code, accelerator, folder, seconds, boot, heard.lockdep)
 
 
-def kvm_works(arch, machine, image):
+def kvm_works(machine: Machine, image: Path) -> bool:
     """KVM only when a guest reached its init with it: an openable /dev/kvm proves nothing."""
     if not host_is(machine) or not os.access('/dev/kvm', os.R_OK | os.W_OK):
         return False
     flags = re.search(r'^flags\s*:.*\b(vmx|svm)\b', read(Path('/proc/cpuinfo')), re.M)
-    if machine['host'] == 'x86_64' and not flags:
+    if machine.host == 'x86_64' and not flags:
         return False
     boot_id = read(Path('/proc/sys/kernel/random/boot_id')).strip()
-    verdict = BUILD / f'kvm-{machine["host"]}-{boot_id}'    # tried once per boot of the host
+    verdict = BUILD / f'kvm-{machine.host}-{boot_id}'    # tried once per boot of the host
     if not verdict.exists():
         folder = new_folder('kvm-probe')
         whole = initrd.with_job(machine, folder, {'run': b'#!/bin/sh\nexit 0\n'})
         options = Options(limits=Limits(boot=8, silence=8, total=8, shutdown=8))
         words = command_line(machine, 'kvm', image, whole, options, FILE)
-        ended = watch(words, folder, options.limits, console.splat_rules(arch))
+        ended = watch(words, folder, options.limits, console.splat_rules(machine.arch))
         verdict.write_text('yes' if ended.status == OK else 'no')
     return verdict.read_text() == 'yes'
 
@@ -204,28 +208,30 @@ def kvm_works(arch, machine, image):
 FILE = 'file,id=console,path=console'    # where the console goes
 
 
-def accelerator_for(arch, machine, image, options):
+def accelerator_for(machine: Machine, image: Path, options: Options) -> str:
     if options.icount:
         return 'tcg,thread=single'
-    return 'kvm' if kvm_works(arch, machine, image) else 'tcg,thread=multi'
+    return 'kvm' if kvm_works(machine, image) else 'tcg,thread=multi'
 
 
-def run_guest(arch, image, job, files=(), options=None, name='guest', what=None, on_line=None):
+def run_guest(machine: Machine, image: Path, job: str | Path, files: Iterable[Path] = (),
+              options: Options = Options(), name: str = 'guest', what: str | None = None,
+              on_line: OnLine | None = None) -> Outcome:
     """Boots the image, runs the job (a script's text or path) next to the files; the Outcome.
 
     on_line is called with each line of the job's output as it comes.
     """
-    machine, options, image = load_machine(arch), options or Options(), image.resolve()
+    image = image.resolve()
     need(machine)
-    rules = console.splat_rules(arch, options.splats)
-    accelerator = accelerator_for(arch, machine, image, options)
+    rules = console.splat_rules(machine.arch, options.splats)
+    accelerator = accelerator_for(machine, image, options)
     folder = new_folder(name)
     try:
         inside = {'run': job.read_bytes() if isinstance(job, Path) else job.encode()}
-        for file in map(Path, files):
+        for file in files:
             inside[file.name] = file.read_bytes()
         whole = initrd.with_job(machine, folder, inside)
-        config = Path(str(image).removesuffix(machine['image'])) / '.config'
+        config = Path(str(image).removesuffix(machine.image)) / '.config'
         if config.exists():
             shutil.copy(config, folder / 'config')
         words = command_line(machine, accelerator, image, whole, options, FILE)
@@ -234,23 +240,26 @@ def run_guest(arch, image, job, files=(), options=None, name='guest', what=None,
         raise KitError(f'{error.filename or shown(folder)}: {error.strerror}')
 
 
-def shell(arch, image, options, share='', gdb=False):
+def shell(machine: Machine, image: Path, options: Options, share: str = '',
+          gdb: bool = False) -> int:
     """The guest's console on this terminal; returns QEMU's exit status."""
-    machine = load_machine(arch)
     need(machine)
-    accelerator = accelerator_for(arch, machine, image, options)
-    folder = new_folder(f'shell-{arch}')
-    rows, columns = os.popen('stty size 2>/dev/null').read().split() or ('', '')
-    options.append += f' ROWS={rows} COLS={columns}' if rows else ''
+    accelerator = accelerator_for(machine, image, options)
+    folder = new_folder(f'shell-{machine.arch}')
+    append, more = [options.append], list(options.qemu)
+    terminal = shutil.get_terminal_size(fallback=(0, 0))
+    if terminal.lines:
+        append.append(f'ROWS={terminal.lines} COLS={terminal.columns}')
     if share:
-        options.qemu += ['-fsdev', f'local,id=share,path={share},security_model=none',
-                         '-device', 'virtio-9p-pci,fsdev=share,mount_tag=share']
+        more += ['-fsdev', f'local,id=share,path={share},security_model=none',
+                 '-device', 'virtio-9p-pci,fsdev=share,mount_tag=share']
         say(f'{share} is /share in the guest')
     if gdb:
-        options.append += ' nokaslr'
-        options.qemu += ['-S', '-gdb', 'tcp:127.0.0.1:1234']
-        symbols = str(image).removesuffix(machine['image']) + 'vmlinux'
+        append.append('nokaslr')
+        more += ['-S', '-gdb', 'tcp:127.0.0.1:1234']
+        symbols = str(image).removesuffix(machine.image) + 'vmlinux'
         say(f'waiting: gdb {shown(symbols)} -ex "target remote :1234"')
+    options = replace(options, append=' '.join(filter(None, append)), qemu=tuple(more))
     words = command_line(machine, accelerator, image, initrd.system(machine), options,
                          'stdio,id=console,mux=on,signal=off,logfile=console')
     words += ['-mon', 'chardev=console']

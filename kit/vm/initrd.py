@@ -30,7 +30,7 @@ def busybox(machine):
     """A static busybox of the guest's architecture."""
     if host_is(machine) and HOST_BUSYBOX.exists() and static(HOST_BUSYBOX):
         return HOST_BUSYBOX
-    path = BUILD / 'apt' / f'busybox-{machine["debian_arch"]}'
+    path = BUILD / 'apt' / f'busybox-{machine.debian_arch}'
     if not path.exists():
         apt.fetch_file(
             'busybox-static', machine, ['bin/busybox', 'usr/bin/busybox'], path
@@ -54,7 +54,7 @@ def static(path):
 def system(machine):
     """busybox and init; made again when either changed."""
     with ONE_AT_A_TIME:
-        return write(BUILD / f'initrd-{machine["debian_arch"]}.cpio', archive(members(machine)))
+        return write(BUILD / f'initrd-{machine.debian_arch}.cpio', archive(members(machine)))
 
 
 def members(machine):

@@ -7,14 +7,13 @@ whatever else the host does. So two boots at a time do not disturb each other.
 """
 import re
 
-from kit.bench.measure import digest, journaled, row, selftest
-from kit.build import kernel
+from kit.bench.measure import digest, row
 from kit.errors import KitError, fail
 from kit.host import host_cpus
+from kit.model import Limits, Options
 from kit.paths import shown
 from kit.process import Pool, say
 from kit.vm import guest
-from kit.vm.qemu import Options
 
 ARCH = 'arm64'
 PROGRAMS = [
@@ -240,7 +239,7 @@ def jobs(mode, cpu):
     return found
 
 
-def boot(tree, image, files, mode, cpu):
+def boot(bench, tree, image, files, mode, cpu):
     """The figures of jobs(mode, cpu) on one kernel, and the accelerator."""
     planned = jobs(mode, cpu)
     script, commands = ['#!/bin/sh'], list(dict.fromkeys(command for *_, command, _ in planned))
@@ -249,15 +248,14 @@ def boot(tree, image, files, mode, cpu):
     job = '\n'.join([*script, ''])
     files = [file for file in files if file.name in job]
     options = Options(
-        memory='4G', icount=True, append=MODES[mode], qemu=[] if cpu == 'max' else ['-cpu', cpu],
-        cpus=4 if mode == '3 vCPUs' else 0,
+        memory='4G', icount=True, append=MODES[mode], qemu=() if cpu == 'max' else ('-cpu', cpu),
+        cpus=4 if mode == '3 vCPUs' else 0, limits=Limits(silence=900, total=3600),
     )
-    options.limits.silence, options.limits.total = 900, 3600
 
     what = f'{tree}, {mode}, {cpu}'
 
     def measured():
-        ended = guest.run_guest(ARCH, image, job, files, options, name='bench', what=what)
+        ended = bench.run_guest(ARCH, image, job, files, options, name='bench', what=what)
         if ended.status != guest.OK:
             say(ended.detail)
             raise KitError(f'{what}: {ended.message}', ended.status)
@@ -271,20 +269,20 @@ def boot(tree, image, files, mode, cpu):
                     f'{what}: no {metric} of `{command}` in {shown(ended.folder / "results")}')
         return figures, ended.accelerator
 
-    return journaled(what, (repr(options), job, digest(image, *files)), measured)
+    return bench.journaled(what, (repr(options), job, digest(image, *files)), measured)
 
 
-def measure(runs=1, rounds=1):
+def measure(bench, runs=1, rounds=1):
     """One boot of each: another gives the same figures, that is what -icount is for."""
-    files = [selftest(ARCH, f'kvm/{program}') for program in PROGRAMS]
+    files = [bench.selftest(ARCH, f'kvm/{program}') for program in PROGRAMS]
     images = {
-        (tree, flavour): kernel.build(ARCH, flavour, tree)
+        (tree, flavour): bench.build(ARCH, flavour, tree)
         for flavour in ('plain', *FLAVOURS.values())
         for tree in ('base', 'patched')
     }
     with Pool(host_cpus()) as pool:
         boots = {
-            (tree, *where): pool.submit(boot, tree, image, files, *where)
+            (tree, *where): pool.submit(boot, bench, tree, image, files, *where)
             for where in BOOTS
             for (tree, flavour), image in images.items()
             if flavour == FLAVOURS.get(where[0], 'plain')

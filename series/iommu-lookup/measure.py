@@ -3,11 +3,9 @@
 into a second domain; instructions of calls for 4K to 2M."""
 from pathlib import Path
 
-from kit.bench.measure import TREES, commands, figures_of, row, selftest, warn_if_busy
-from kit.build import kernel
+from kit.bench.measure import SOAK, TREES, commands, row, warn_if_busy
+from kit.model import Limits, Options
 from kit.process import Pool
-from kit.soak.soak import SOAK, program
-from kit.vm.qemu import Options
 
 HERE = Path(__file__).parent
 PROGRAM = 'vfio/vfio_pin_perf'    # of the topic padata-vfio, one binary for both kernels
@@ -19,31 +17,31 @@ PATHS = {'type1': '', 'iommufd': '-m iommufd '}
 CALLS = ('unmap', 'type1'), ('unmap', 'iommufd'), ('replay', 'iommufd')
 MIB = 1024
 # a container has its second domain from the second one, which is in a group of its own
-DEVICES = ['igb', 'pcie-root-port,id=root1,chassis=1', 'igb,bus=root1']
+DEVICES = ('igb', 'pcie-root-port,id=root1,chassis=1', 'igb,bus=root1')
 
 
-def boot(tree, rounds, what, **options):
+def boot(bench, tree, rounds, what, **options):
     """{(call, path, backing): [seconds]}, accelerator. Huge pages stay reserved all the time, and
     memory is touched by the host before it counts."""
     job = ''.join(f'vfio_pin_perf {words}-s {MIB} -n {rounds} -b {backing} $BDF | '
                   f'sed -n "/^unmap/s/^/{path}_/p; /^replay/s/^/{path}_/p"\n'
                   for path, words in PATHS.items() for backing in BACKINGS)
-    options = Options(memory=f'{2 * MIB + 1024}M', prealloc=True, **options)
-    options.limits.silence, options.limits.total = 300, 1200
-    figures, accelerator = figures_of('x86_64', kernel.build('x86_64', 'plain', tree),
-                                      f'#!/bin/sh\nset -e\n{job}',
-                                      [selftest('x86_64', PROGRAM)], options, f'{what}, {tree}')
+    options = Options(memory=f'{2 * MIB + 1024}M', prealloc=True,
+                      limits=Limits(silence=300, total=1200), **options)
+    figures, accelerator = bench.figures_of(
+        'x86_64', bench.build('x86_64', 'plain', tree), f'#!/bin/sh\nset -e\n{job}',
+        [bench.selftest('x86_64', PROGRAM)], options, f'{what}, {tree}')
     return {(call, path, backing): figures[f'{path}_{call}_{backing}']
             for call, path in CALLS for backing in BACKINGS}, accelerator
 
 
-def calls(tree, path, what, **options):
+def calls(bench, tree, path, what, **options):
     """{metric: [seconds]} of calls/unmap_calls.c, in a boot in which nobody had memory before."""
     options = Options(memory=f'{2 * MIB}M', prealloc=True, **options)
-    file = program('x86_64', 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
-    return figures_of('x86_64', kernel.build('x86_64', 'plain', tree),
-                      f'#!/bin/sh\nunmap_calls {path} $BDF\n', [file], options,
-                      f'{what}, {path}, {tree}')[0]
+    file = bench.program('x86_64', 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
+    return bench.figures_of('x86_64', bench.build('x86_64', 'plain', tree),
+                            f'#!/bin/sh\nunmap_calls {path} $BDF\n', [file], options,
+                            f'{what}, {path}, {tree}')[0]
 
 
 def in_instructions(metric, base, patched, **details):
@@ -51,14 +49,14 @@ def in_instructions(metric, base, patched, **details):
     return row(metric, before, after, 'instructions', threads=1, **details)
 
 
-def instructions(rounds=3):
+def instructions(bench, rounds=3):
     """One vCPU, so one thread; -icount makes a nanosecond of an instruction, and repeats."""
     alone = {'cpus': 1, 'icount': True}
     with Pool(2) as pool:    # a guest with -icount is one thread of the host
-        base, patched = pool.map(lambda tree: boot(tree, rounds, 'one vCPU, -icount', **alone)[0],
-                                 TREES)
-        few = {path: list(pool.map(lambda tree, path=path: calls(tree, path, 'one vCPU, -icount',
-                                                                 **alone), TREES))
+        base, patched = pool.map(lambda tree: boot(bench, tree, rounds, 'one vCPU, -icount',
+                                                   **alone)[0], TREES)
+        few = {path: list(pool.map(lambda tree, path=path: calls(
+            bench, tree, path, 'one vCPU, -icount', **alone), TREES))
                for path in PATHS}
     for (call, path, backing), seconds in base.items():
         yield in_instructions(f'{call}_instructions', seconds, patched[call, path, backing],
@@ -74,37 +72,37 @@ def instructions(rounds=3):
                                       kib=int(size[:-1]))
 
 
-def second_domain(tree):
+def second_domain(bench, tree):
     """{metric: [seconds]} of replay/replay.c, in a kernel that lets allocations fail: without that
     a container of type1 has one domain only."""
     options = Options(cpus=1, icount=True, memory=f'{2 * MIB + 1024}M', prealloc=True,
-                      devices=DEVICES)
-    options.limits.silence, options.limits.total = 600, 1800
+                      devices=DEVICES, limits=Limits(silence=600, total=1800))
     files = [HERE / 'replay' / 'replay.c',
              *(SOAK / 'lib' / f'{name}.c' for name in ('device', 'fail_nth', 'text'))]
-    return figures_of('x86_64', kernel.build('x86_64', 'trace', tree),
-                      '#!/bin/sh\nreplay $BDFS\n', [program('x86_64', 'replay', files)], options,
-                      f'second domain, type1, {tree}')
+    return bench.figures_of('x86_64', bench.build('x86_64', 'trace', tree),
+                            '#!/bin/sh\nreplay $BDFS\n',
+                            [bench.program('x86_64', 'replay', files)], options,
+                            f'second domain, type1, {tree}')
 
 
-def replay():
+def replay(bench):
     """([rows], accelerator): what type1 executes to map 1 GiB into a second domain, too."""
-    (base, accelerator), (patched, _) = map(second_domain, TREES)
+    (base, accelerator), (patched, _) = (second_domain(bench, tree) for tree in TREES)
     names = {backing: f'replay_{backing}' for backing in ('fresh', *BACKINGS)}
     return [in_instructions(name, base[name], patched[name], path='type1', backing=backing, mib=MIB)
             for backing, name in names.items()], accelerator
 
 
 # what PART= takes
-PARTS = {'replay': lambda **_: replay()}
+PARTS = {'replay': lambda bench, **_: replay(bench)}
 
 
-def measure(runs=3, rounds=3):
+def measure(bench, runs=3, rounds=3):
     for tree in TREES:
-        kernel.build('x86_64', 'plain', tree)
-    found = [*instructions(rounds), *replay()[0]]
+        bench.build('x86_64', 'plain', tree)
+    found = [*instructions(bench, rounds), *replay(bench)[0]]
     warn_if_busy()
-    pairs = [[boot(tree, rounds, f'run {number} of {runs}') for tree in TREES]
+    pairs = [[boot(bench, tree, rounds, f'run {number} of {runs}') for tree in TREES]
              for number in range(1, runs + 1)]
     for call, path, backing in pairs[0][0][0]:
         before, after = ([pair[side][0][call, path, backing] for pair in pairs]
@@ -112,7 +110,7 @@ def measure(runs=3, rounds=3):
         name = f'iommufd_{call}' if path == 'iommufd' else call
         found.append(row(f'{name}_{backing}', before, after, path=path, backing=backing, threads=2))
     for path in PATHS:
-        pairs_of = [[calls(tree, path, f'run {number} of {runs}') for tree in TREES]
+        pairs_of = [[calls(bench, tree, path, f'run {number} of {runs}') for tree in TREES]
                     for number in range(1, runs + 1)]
         name = 'iommufd_unmap' if path == 'iommufd' else 'unmap'
         for memory in ('fresh', 'again'):

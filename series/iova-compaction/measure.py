@@ -6,14 +6,13 @@ import re
 from pathlib import Path
 from statistics import median
 
-from kit.bench.measure import digest, journaled, plugin
-from kit.build import kernel, reproducer, trees
+from kit.bench.measure import digest, plugin
 from kit.errors import KitError
 from kit.host import host_cpus
+from kit.model import Limits, Options
 from kit.paths import BUILD, shown
 from kit.process import Pool, say
 from kit.vm import guest
-from kit.vm.qemu import Options
 
 # An instruction takes 1 << SHIFT ns of guest time. A CPU that waits in a loop lets all others have
 # a look first: 100 ms of that at boot take minutes with 64 CPUs, unless instructions take longer.
@@ -52,13 +51,13 @@ LABELS = {    # metric: words; "after" is after the burst
 }
 
 
-def module(tree):
+def module(bench, tree):
     """The module for the tree's kernel."""
-    return reproducer.module(tree, 'x86_64', 'trace', SOURCE / 'iova_bench.c',
-                            BUILD / f'iova-bench-{tree}')
+    return bench.module('x86_64', 'trace', tree, SOURCE / 'iova_bench.c',
+                        BUILD / f'iova-bench-{tree}')
 
 
-def boot_once(tree, image, file, jobs, cpus):
+def boot_once(bench, tree, image, file, jobs, cpus):
     """{name: number}, {name: [numbers]} of lines that have several, {name: all numbers} of jobs
     that run several times, and the accelerator."""
     figures, series, again = {}, {}, {}
@@ -82,15 +81,15 @@ def boot_once(tree, image, file, jobs, cpus):
         cpus=cpus,
         icount=True,
         memory='2G',
-        devices=[],
+        devices=(),
         append=APPEND,
-        qemu=['-icount', f'shift={shift},sleep=off'],
+        qemu=('-icount', f'shift={shift},sleep=off'),
+        limits=Limits(boot=1800, silence=1800, total=3600),
     )
-    options.limits.boot, options.limits.silence, options.limits.total = 1800, 1800, 3600
     what = f'{tree}, {cpus} CPU(s): {" ".join(jobs)}'
 
     def measured():
-        ended = guest.run_guest('x86_64', image, job, [file], options, name=f'bench-iova-{tree}',
+        ended = bench.run_guest('x86_64', image, job, [file], options, name=f'bench-iova-{tree}',
                                 what=what, on_line=on_line)
         if ended.status != guest.OK:
             say(ended.detail)
@@ -99,7 +98,7 @@ def boot_once(tree, image, file, jobs, cpus):
             raise KitError(f'{tree}: no figures in {shown(ended.folder / "results")}')
         return figures, series, again, ended.accelerator
 
-    return journaled(what, (repr(options), job, digest(image, file)), measured)
+    return bench.journaled(what, (repr(options), job, digest(image, file)), measured)
 
 
 def text_of(names, folder):
@@ -114,16 +113,16 @@ def text_of(names, folder):
     raise KitError(f'no {" or ".join(names)} in {shown(folder)}/System.map')
 
 
-def counted(tree, image, file, job, cpus, name, words=()):
+def counted(bench, tree, image, file, job, cpus, name, words=()):
     """The numbers that NAME/plugin.c wrote while the job ran, called with words; no -icount."""
     found = BUILD / f'iova-{name}-{tree}'
     counter = plugin(Path(__file__).parent / name / 'plugin.c')
     script = f'#!/bin/sh\nset -e\ninsmod /job/iova_bench.ko job={job}\nrmmod iova_bench\n'
-    options = Options(cpus=cpus, memory='2G', devices=[], append=APPEND,
-                      qemu=['-plugin', ','.join([f'file={counter}', *words, f'out={found}'])])
-    options.limits.boot, options.limits.silence = 3600, 1800
+    options = Options(cpus=cpus, memory='2G', devices=(), append=APPEND,
+                      qemu=('-plugin', ','.join([f'file={counter}', *words, f'out={found}'])),
+                      limits=Limits(boot=3600, silence=1800))
     what = f'{tree}, {cpus} CPU(s): {job}, counted by a plugin'
-    ended = guest.run_guest('x86_64', image, script, [file], options, name=f'bench-iova-{tree}',
+    ended = bench.run_guest('x86_64', image, script, [file], options, name=f'bench-iova-{tree}',
                             what=what)
     if ended.status != guest.OK:
         say(ended.detail)
@@ -131,19 +130,20 @@ def counted(tree, image, file, job, cpus, name, words=()):
     return [int(line) for line in found.read_text().split()]
 
 
-def longest_irqsoff(tree, image, file, cpus=16):
+def longest_irqsoff(bench, tree, image, file, cpus=16):
     """The most instructions with interrupts off where a magazine is freed, while all drains and all
     CPUs allocate: irqsoff/plugin.c."""
-    folder = trees.out('x86_64', 'trace', tree)
+    folder = bench.out('x86_64', 'trace', tree)
     words = [f'code={text_of(["iova_magazine_free_pfns"], folder)}',
              f'wait={text_of(["queued_spin_lock_slowpath"], folder)}']
-    return counted(tree, image, file, 'crowd', cpus, 'irqsoff', words)[0]
+    return counted(bench, tree, image, file, 'crowd', cpus, 'irqsoff', words)[0]
 
 
-def pass_of_many(tree, image, file, cpus):
+def pass_of_many(bench, tree, image, file, cpus):
     """The median instructions of a pass, interrupts included: passes/plugin.c."""
-    return journaled(f'{tree}, {cpus} CPUs: passes', (digest(image, file),),
-                     lambda: median(counted(tree, image, file, 'pass', cpus, 'passes') or [0]))
+    return bench.journaled(f'{tree}, {cpus} CPUs: passes', (digest(image, file),),
+                           lambda: median(counted(bench, tree, image, file, 'pass', cpus,
+                                                  'passes') or [0]))
 
 
 def row(metric, cpus, unit, base, patched, better='lower', **more):
@@ -223,17 +223,18 @@ def rows_of_shifts(cpus, one, other):
     return rows
 
 
-def row_of_crowds(images, modules, runs=3):
+def row_of_crowds(bench, images, modules, runs=3):
     """Not of one thread, so that figures differ from boot to boot."""
-    pairs = [[longest_irqsoff(tree, images[tree], modules[tree]) / 1000
+    pairs = [[longest_irqsoff(bench, tree, images[tree], modules[tree]) / 1000
               for tree in ('base', 'patched')] for _ in range(runs)]
     ratios = [round(one / other, 4) for one, other in pairs]
     return row('max_irqsoff_us', 16, 'us', *map(median, zip(*pairs)), runs=runs, min=min(ratios),
                max=max(ratios), during='drain all, all CPUs allocate', all=pairs)
 
 
-def row_of_passes_of_many(images, modules, cpus):
-    passes = [pass_of_many(tree, images[tree], modules[tree], cpus) for tree in ('base', 'patched')]
+def row_of_passes_of_many(bench, images, modules, cpus):
+    passes = [pass_of_many(bench, tree, images[tree], modules[tree], cpus)
+              for tree in ('base', 'patched')]
     return row('pass_instructions', cpus, 'instructions', *passes)
 
 
@@ -289,21 +290,21 @@ def rows_of_passes(rows):
     ]
 
 
-def measure(runs=1, rounds=1):
+def measure(bench, runs=1, rounds=1):
     """One boot of each kernel and number of CPUs: more would give the same figures."""
     trees = ('base', 'patched')
-    images = {tree: kernel.build('x86_64', 'trace', tree) for tree in trees}
-    modules = {tree: module(tree) for tree in trees}
+    images = {tree: bench.build('x86_64', 'trace', tree) for tree in trees}
+    modules = {tree: module(bench, tree) for tree in trees}
     boots = [(tree, cpus) for cpus in JOBS for tree in trees]
 
     def boot(tree, cpus):
-        return boot_once(tree, images[tree], modules[tree], JOBS[cpus], cpus)
+        return boot_once(bench, tree, images[tree], modules[tree], JOBS[cpus], cpus)
 
     # a guest with -icount is one thread of the host, and knows no time but its own
     with Pool(host_cpus()) as pool:
         got = dict(zip(boots, pool.map(boot, *zip(*boots))))
-    rows = [row_of_crowds(images, modules),
-            *(row_of_passes_of_many(images, modules, cpus) for cpus in MANY)]
+    rows = [row_of_crowds(bench, images, modules),
+            *(row_of_passes_of_many(bench, images, modules, cpus) for cpus in MANY)]
     for cpus in JOBS:
         rows += rows_of(cpus, *(got[tree, cpus] for tree in trees))
     accelerator = got[boots[0]][3]

@@ -4,15 +4,13 @@ prefault reach; work and span of up to 64 vCPUs, counted by a plugin of QEMU's."
 import re
 from pathlib import Path
 
-from kit.bench.measure import TREES, commands, figures_of, plugin, row, selftest, warn_if_busy
-from kit.build import kernel
-from kit.build.trees import ROOTS
+from kit.bench.measure import TREES, commands, plugin, row, warn_if_busy
+from kit.build.trees import Tree
 from kit.errors import KitError
+from kit.model import Limits, Options
 from kit.paths import BUILD, shown
 from kit.process import Pool
-from kit.soak import soak
 from kit.source.git import git, whole_worktree
-from kit.vm.qemu import Options
 
 QUICK = 'x86_64', 'plain+quick', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
@@ -58,31 +56,31 @@ def rows(pairs):
     return found
 
 
-def boot(tree, flavour, job, what, **options):
+def boot(bench, tree, flavour, job, what, **options):
     """Each backing in turn, the huge pages reserved all the time, and the kernel; touched by the
     host before it counts."""
-    options = Options(memory=f'{2 * MIB + 1024}M', prealloc=True, **options)
-    options.limits.silence, options.limits.total = 300, 1200
-    return figures_of(
+    options = Options(memory=f'{2 * MIB + 1024}M', prealloc=True,
+                      limits=Limits(silence=300, total=1200), **options)
+    return bench.figures_of(
         'x86_64',
-        kernel.build('x86_64', flavour, tree),
+        bench.build('x86_64', flavour, tree),
         f'#!/bin/sh\n{job}\n',
-        [selftest('x86_64', 'vfio/vfio_pin_perf')],
+        [bench.selftest('x86_64', 'vfio/vfio_pin_perf')],
         options,
         f'{what}, {tree}',
     )
 
 
-def pairs_of(runs, job, flavour='plain'):
+def pairs_of(bench, runs, job, flavour='plain'):
     """After each boot of both kernels: (rows so far, accelerator). Seconds, of two vCPUs."""
     for tree in TREES:
-        kernel.build('x86_64', flavour, tree)
+        bench.build('x86_64', flavour, tree)
     warn_if_busy()
     pairs = []
     for number in range(1, runs + 1):
         pair = []
         for tree in TREES:
-            figures, accelerator = boot(tree, flavour, job, f'run {number} of {runs}')
+            figures, accelerator = boot(bench, tree, flavour, job, f'run {number} of {runs}')
             pair.append(figures)
         pairs.append(pair)
         yield rows(pairs), accelerator
@@ -95,15 +93,15 @@ def job_of(rounds):
             f'{each} -n {3 * rounds} -b hugetlb $BDF')
 
 
-def quick(runs, rounds=1):
-    yield from pairs_of(runs, job_of(rounds), QUICK[1])
+def quick(bench, runs, rounds=1):
+    yield from pairs_of(bench, runs, job_of(rounds), QUICK[1])
 
 
-def instructions(metric, mib, rounds=5):
+def instructions(bench, metric, mib, rounds=5):
     """What one vCPU, so one thread, needs to map: -icount makes a nanosecond of an instruction, and
     repeats. Rounds: the first map after boot finds other free memory than the later ones."""
     def one(tree):
-        return boot(tree, 'plain', f'vfio_pin_perf -s {mib} -n {rounds} $BDF',
+        return boot(bench, tree, 'plain', f'vfio_pin_perf -s {mib} -n {rounds} $BDF',
                     f'{mib} MiB, one vCPU, -icount', cpus=1, icount=True)[0]
 
     with Pool() as pool:    # a guest with -icount is one thread of the host
@@ -129,25 +127,24 @@ def instructions(metric, mib, rounds=5):
 def charging(pages):
     """A tree that differs from the patched one in how many pages a thread pins before it charges
     them."""
-    name = f'charge-{pages}'
-    ROOTS[name] = BUILD / name
-    folder = ROOTS[name] / 'linux'
-    whole_worktree(name, folder, git('rev-parse', 'HEAD').strip())
+    tree = Tree(f'charge-{pages}', BUILD / f'charge-{pages}')
+    folder = tree.linux
+    whole_worktree(tree.name, folder, git('rev-parse', 'HEAD').strip())
     file = folder / 'drivers/vfio/vfio_iommu_type1.c'
     text, count = re.subn(r'(#define VFIO_MAX_UNCHARGED\s)\w+', rf'\g<1>{pages}', file.read_text())
     if count != 1:
         raise KitError(f'{shown(file)}: no VFIO_MAX_UNCHARGED to change')
     file.write_text(text)
-    return name
+    return tree
 
 
-def lock_counts():
+def lock_counts(bench):
     """How often the map of 1 GiB of 4K pages takes mmap_lock, and how often it waits for a lock of
     any kind: counts, in kernels with tracepoints that charge after so many pages. That which
     charges each run by itself is the base of these rows."""
     trees = {pages: charging(pages) for pages in (0, *CHARGES)}
     for cpus in (2, 16):
-        each_run, *several = (boot(tree, 'trace', f'vfio_pin_perf -s {MIB} -n 1 -b 4k $BDF',
+        each_run, *several = (boot(bench, tree, 'trace', f'vfio_pin_perf -s {MIB} -n 1 -b 4k $BDF',
                                    f'locks, {cpus} vCPUs', cpus=cpus)[0]
                               for tree in trees.values())
         for metric in COUNTED:
@@ -174,14 +171,14 @@ def count_row(metric, base, patched, **fields):
     }
 
 
-def spans(tree, cpus, jobs, through='group'):
+def spans(bench, tree, cpus, jobs, through='group'):
     """{(backing, state, call): [(work, span)]} of 1 GiB: what all vCPUs execute together, and the
     one that executes most; through type1 or, where it is the device, iommufd."""
     # one for each boot: a `make bench` that goes on reads what the one before it has counted
     counts = BUILD / 'span' / f'{tree}-{cpus}-{through}-{len(jobs)}'
     counts.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(__file__).parent / 'span'
-    program = soak.program('x86_64', 'pin_span', [folder / 'pin_span.c'])
+    program = bench.program('x86_64', 'pin_span', [folder / 'pin_span.c'])
     job = ('group=/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$BDF/iommu_group))\n'
            'device=/dev/vfio/devices/$(ls /sys/bus/pci/devices/$BDF/vfio-dev)\n'
            f'echo {MIB // 2 + 1} > /proc/sys/vm/nr_hugepages\n')
@@ -189,10 +186,11 @@ def spans(tree, cpus, jobs, through='group'):
                    for backing, state in jobs)
     counter = plugin(folder / 'plugin.c')
     options = Options(cpus=cpus, memory=f'{3 * MIB}M', prealloc=True,
-                      qemu=['-plugin', f'file={counter},out={counts}'])
-    options.limits.boot, options.limits.silence, options.limits.total = 1200, 1200, 3600
-    figures_of('x86_64', kernel.build('x86_64', 'plain', tree), f'#!/bin/sh\n{job}echo done 1\n',
-               [program], options, f'{tree}, {cpus} vCPU(s), work and span')
+                      qemu=('-plugin', f'file={counter},out={counts}'),
+                      limits=Limits(boot=1200, silence=1200, total=3600))
+    bench.figures_of('x86_64', bench.build('x86_64', 'plain', tree),
+                     f'#!/bin/sh\n{job}echo done 1\n', [program], options,
+                     f'{tree}, {cpus} vCPU(s), work and span')
     lines = [list(map(int, line.split())) for line in counts.read_text().splitlines()]
     # of the four markers of a job the second and the fourth end a call
     return {(*job, call): [(sum(each), max(each))]
@@ -200,11 +198,11 @@ def spans(tree, cpus, jobs, through='group'):
             for call, each in zip(('map', 'unmap'), lines[4 * place + 1:4 * place + 4:2])}
 
 
-def iommufd():
+def iommufd(bench):
     """What iommufd takes with two vCPUs: on the base, wherever its one thread runs; with the series
     on the vCPU that executes most, and on both."""
     jobs = [(backing, state) for backing in MEMORY for state in ('absent', 'present')]
-    base, patched = (spans(tree, 2, jobs, 'device') for tree in TREES)
+    base, patched = (spans(bench, tree, 2, jobs, 'device') for tree in TREES)
     for (backing, state, call), [(work, _)] in base.items():
         if call == 'unmap' and state != 'absent':
             continue
@@ -215,14 +213,14 @@ def iommufd():
                       backing=backing, what=what)
 
 
-def scaling():
+def scaling(bench):
     """How the series' threads share the work: one vCPU of the patched kernel is the base of these
     rows. A map that fails is compared with the base kernel's."""
     jobs = [*((backing, state) for backing in BACKINGS for state in ('absent', 'present')),
             *(('4k', state) for state in ('first', 'last', 'other'))]
-    alone = spans('patched', 1, jobs)
+    alone = spans(bench, 'patched', 1, jobs)
     for cpus in SPAN_CPUS:
-        several = spans('patched', cpus, jobs)
+        several = spans(bench, 'patched', cpus, jobs)
         for (backing, state, call), found in several.items():
             if call == 'unmap' and state != 'absent':
                 continue
@@ -233,12 +231,12 @@ def scaling():
                 yield row(metric, one, [[count[which]] for count in found], 'instructions',
                           vcpus=cpus, call=call, backing=backing, state=state)
     key = '4k', 'limit', 'map'
-    base, patched = ([[span] for _, span in spans(tree, 2, [key[:2]])[key]]
+    base, patched = ([[span] for _, span in spans(bench, tree, 2, [key[:2]])[key]]
                      for tree in TREES)
     yield row('map_beyond_limit', base, patched, 'instructions', vcpus=2, backing='4k')
 
 
-def seconds(runs=5, rounds=3):
+def seconds(bench, runs=5, rounds=3):
     """Of two vCPUs. iommufd is measured beside it: its pages are pinned by code of its own."""
     each = f'vfio_pin_perf -m iommufd -s {MIB}'
     iommufd = (
@@ -247,24 +245,25 @@ def seconds(runs=5, rounds=3):
         f'{each} -n {rounds} -b hugetlb $BDF; }} | '
         'sed "/^prefault/d; /^replay/d; s/^[a-z].* [0-9.]*$/iommufd_&/"'
     )
-    *_, measured = pairs_of(runs, job_of(rounds) + iommufd)
+    *_, measured = pairs_of(bench, runs, job_of(rounds) + iommufd)
     return measured
 
 
 def counts(*functions):
     """A part that counts, for which QEMU translates."""
-    return lambda **_: ([each for function in functions for each in function()], 'tcg')
+    return lambda bench, **_: ([each for function in functions for each in function(bench)], 'tcg')
 
 
 # what PART= takes; locks wants four kernels more
 PARTS = {'seconds': seconds,
-         'instructions': counts(lambda: instructions('map_small_instructions', SMALL),
-                                lambda: instructions('map_one_thread_instructions', MIB)),
+         'instructions': counts(lambda bench: instructions(bench, 'map_small_instructions', SMALL),
+                                lambda bench: instructions(bench, 'map_one_thread_instructions',
+                                                           MIB)),
          'scaling': counts(scaling), 'iommufd': counts(iommufd), 'locks': counts(lock_counts)}
 
 
-def measure(**given):
-    measured = [part(**given) for part in PARTS.values()]
+def measure(bench, **given):
+    measured = [part(bench, **given) for part in PARTS.values()]
     return [each for found, _ in measured for each in found], measured[0][1]
 
 

@@ -12,17 +12,19 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from kit import cli  # noqa: E402
 from kit.build import kernel, selftest  # noqa: E402
-from kit.errors import fail
-from kit.machines import load_machine  # noqa: E402
+from kit.build.trees import PATCHED  # noqa: E402
+from kit.errors import fail  # noqa: E402
+from kit.model import Options, machine  # noqa: E402
 from kit.paths import BUILD  # noqa: E402
 from kit.process import output, say, step  # noqa: E402
 from kit.setup import apt  # noqa: E402
 from kit.vm import guest, initrd  # noqa: E402
-from kit.vm.qemu import Options  # noqa: E402
 
 ARCH = 'powerpc'
-CROSS = load_machine(ARCH)['cross_compile']
+MACHINE = machine(ARCH)
+CROSS = MACHINE.cross_compile
 TEST = 'mm/lockless_walk_test'
 WORK = BUILD / 'apt' / 'qemu-ppc64el'
 L1 = '''#!/bin/sh
@@ -105,23 +107,23 @@ def with_libraries(root, program):
 def main():
     root = qemu()
     files = with_libraries(root, root / 'usr/bin/qemu-system-ppc64')
-    image = kernel.build(ARCH, 'debug', 'patched')
+    image = kernel.build(MACHINE, 'debug', PATCHED)
     inner = WORK / 'files' / 'vmlinux'
     output([f'{CROSS}strip', '-o', inner, image])
     l2 = initrd.joined(
         WORK / 'files' / 'l2.cpio',
         [
-            initrd.system(load_machine(ARCH)),
+            initrd.system(MACHINE),
             initrd.overlay(WORK / 'l2-job.cpio', {'run': L2.encode()}),
         ],
     )
-    test = selftest.build(ARCH, 'patched', [TEST])[TEST]
+    test = selftest.build(MACHINE, PATCHED, [TEST])[TEST]
     options = Options(
         cpus=4, memory='4G', append=f'{guest.PATIENT} kmemleak=off',
-        qemu=['-machine', 'cap-nested-hv=on']
+        qemu=('-machine', 'cap-nested-hv=on')
     )
     ended = guest.run_guest(
-        ARCH,
+        MACHINE,
         image,
         L1,
         [*files, inner, l2, test, root / 'usr/share/qemu/vof.bin'],
@@ -136,4 +138,4 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    cli.guarded(main, 'l2')

@@ -3,10 +3,9 @@
 collapses cost in instructions."""
 import statistics
 
-from kit.bench.measure import TREES, figures_of, selftest
-from kit.build import kernel
+from kit.bench.measure import TREES
+from kit.model import Options
 from kit.process import Pool
-from kit.vm.qemu import Options
 
 FLAVOUR = 'plain'
 PROGRAM = 'lockless_walk_perf'
@@ -48,26 +47,26 @@ def row(values, unit, digits, better='lower', **fields):
             'min': min(spread, default=None), 'max': max(spread, default=None)}
 
 
-def boot_both(arch, images, job, file, options, what):
+def boot_both(bench, arch, images, job, file, options, what):
     """{tree: figures} and the accelerator. What is counted does not depend on the host's time, so
     the two kernels run side by side."""
     def boot(tree):
-        return figures_of(arch, images[tree], f'#!/bin/sh\n{PROGRAM} {job}\n', [file], options,
-                          f'{what}, {tree}')
+        return bench.figures_of(arch, images[tree], f'#!/bin/sh\n{PROGRAM} {job}\n', [file],
+                                options, f'{what}, {tree}')
 
     with Pool(len(TREES)) as pool:
         ended = dict(zip(TREES, pool.map(boot, TREES)))
     return {tree: figures for tree, (figures, _) in ended.items()}, ended['base'][1]
 
 
-def ipis(machine, images, file, runs):
+def ipis(bench, machine, images, file, runs):
     (arch, mmu), found = machine, []
     for cpus in CPUS:
         seen, where = {}, ' '.join(filter(None, machine))
         for run in range(1, runs + 1):
             for append in command_lines(cpus, MACHINES[machine]):
-                options = Options(append=append, devices=[], cpus=cpus)
-                both, _ = boot_both(arch, images, f'ipis {TIMES}', file, options,
+                options = Options(append=append, devices=(), cpus=cpus)
+                both, _ = boot_both(bench, arch, images, f'ipis {TIMES}', file, options,
                                     f'{where}, {cpus} CPUs, run {run} of {runs}')
                 for name in both['base']:
                     values = seen.setdefault(name, {tree: [] for tree in TREES})
@@ -79,10 +78,10 @@ def ipis(machine, images, file, runs):
     return found
 
 
-def instructions(machine, images, file, rounds):
+def instructions(bench, machine, images, file, rounds):
     arch, mmu = machine
-    options = Options(append=MACHINES[machine], devices=[], icount=True)
-    seen, accelerator = boot_both(arch, images, f'time {rounds}', file, options,
+    options = Options(append=MACHINES[machine], devices=(), icount=True)
+    seen, accelerator = boot_both(bench, arch, images, f'time {rounds}', file, options,
                                   f'{" ".join(filter(None, machine))}, instructions')
     found = []
     for name, fields in INSTRUCTIONS.items():
@@ -98,16 +97,16 @@ def instructions(machine, images, file, rounds):
 
 
 # instructions: the minimum of the rounds repeats, with three it may be one more
-def measure(runs=5, rounds=20):
+def measure(bench, runs=5, rounds=20):
     """(rows, accelerator)"""
     counted, timed, accelerator = [], [], ''
     for machine in MACHINES:
         arch = machine[0]
-        images = {tree: kernel.build(arch, FLAVOUR, tree) for tree in TREES}
-        file = selftest(arch, f'mm/{PROGRAM}')
-        more, accelerator = instructions(machine, images, file, rounds)
+        images = {tree: bench.build(arch, FLAVOUR, tree) for tree in TREES}
+        file = bench.selftest(arch, f'mm/{PROGRAM}')
+        more, accelerator = instructions(bench, machine, images, file, rounds)
         timed += more
-        counted += ipis(machine, images, file, runs)
+        counted += ipis(bench, machine, images, file, runs)
     return counted + timed, accelerator
 
 

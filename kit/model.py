@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What guest/*.toml and series/TOPIC/topic.toml say, each key a field of a frozen dataclass."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from kit.errors import KitError
+from kit.paths import GUEST, SERIES, shown
+from kit.typed import NOT_IN_FILE, Table, given, load, read_toml
+
+Words = tuple[str, ...]
+
+
+# guest/ARCH.toml
+
+
+@dataclass(frozen=True)
+class Iommu:
+    """What one adds to a guest."""
+
+    qemu: Words = ()
+    append: str = ''
+
+
+@dataclass(frozen=True)
+class Machine:
+    """An architecture's guest; guest/x86_64.toml says more about the keys."""
+
+    arch: str = field(metadata=NOT_IN_FILE)    # the file's name
+    kernel_arch: str    # make's ARCH=
+    host: str    # uname -m
+    debian_arch: str
+    cross_compile: str
+    cross_packages: Words
+    target: str    # of make
+    image: str
+    qemu: str
+    qemu_package: str
+    append: str    # the kernel's command line
+    options: Words
+    cpu_tcg: str
+    cpu_kvm: str
+    memory: str
+    devices: Words
+    options_kvm: Words = ()    # with KVM, instead of options
+    append_icount: str = ''
+    debian_suite: str = ''    # where its packages are; the host's own release
+    foreign_symbols: Words = ()    # that suites' `config` want of other architectures
+    full: bool = False    # only with FULL=1, or asked for by its name
+    iommu: str = 'none'
+    iommus: Mapping[str, Iommu] = field(default_factory=dict)
+
+    @property
+    def gcc(self) -> str:
+        return f'{self.cross_compile}gcc'
+
+    @property
+    def source_arch(self) -> str:
+        """The folder of arch/; ARCH=x86_64 and ARCH=i386 are names for x86."""
+        return {'x86_64': 'x86', 'i386': 'x86'}.get(self.kernel_arch, self.kernel_arch)
+
+    def known_iommus(self) -> dict[str, Iommu]:
+        return {'none': Iommu(), **self.iommus}
+
+    def iommu_named(self, name: str) -> Iommu:
+        """That one; the machine's own for the empty name."""
+        known = self.known_iommus()
+        if (name or self.iommu) not in known:
+            raise KitError(f'no IOMMU {name or self.iommu} (known: {" ".join(known)})')
+        return known[name or self.iommu]
+
+
+def archs() -> list[str]:
+    """The architectures that have a guest."""
+    return sorted(path.stem for path in GUEST.glob('*.toml'))
+
+
+@cache
+def machine(arch: str) -> Machine:
+    """guest/ARCH.toml."""
+    if arch not in archs():
+        raise KitError(f'no architecture {arch} (known: {" ".join(archs())})')
+    path = GUEST / f'{arch}.toml'
+    return load(Machine, read_toml(path), str(shown(path)), arch=arch)
+
+
+def machines() -> list[Machine]:
+    return [machine(arch) for arch in archs()]
+
+
+def usual_archs(full: bool = False) -> list[str]:
+    """Those that are built and checked without being asked for: a machine that is `full` only with
+    FULL=1."""
+    return [each.arch for each in machines() if full or not each.full]
+
+
+# boots and tests
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds, for TCG."""
+
+    boot: int = 180    # until init says that it runs
+    silence: int = 300    # of results and console, while the job runs
+    total: int = 1800    # of the job
+    shutdown: int = 60    # from the exit status to QEMU's end
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a boot may ask for beside its architecture's own."""
+
+    cpus: int = 0    # 0: two, or one with icount
+    memory: str = ''    # the machine's when empty
+    append: str = ''    # more words for the kernel's command line
+    icount: bool = False    # guest time = instructions executed; TCG, one host thread
+    prealloc: bool = False    # back the memory before the guest starts
+    nodes: int = 1    # NUMA nodes
+    iommu: str = ''    # one of the machine's [iommus]; its own when empty
+    devices: Words | None = None    # the machine's when None
+    qemu: Words = ()    # more words for QEMU's command line
+    splats: Words = ()    # console lines that its tests ask for
+    limits: Limits = field(default=Limits(), metadata=NOT_IN_FILE)
+
+
+@dataclass(frozen=True)
+class Skip:
+    """Results that may be skipped."""
+
+    test: str    # a regular expression of their names
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Test:
+    """One of program, kunit and reproducer; or, not of a file, a command."""
+
+    program: str = ''    # SUITE/PROGRAM
+    kunit: str = ''    # a suite
+    reproducer: str = ''    # reproduce/NAME.c, or the module NAME/
+    name: str = ''
+    arguments: str = ''
+    environment: str = ''
+    tap: bool | None = True    # False: the exit status is all; None: as its output is
+    timeout: int = 360    # seconds of silence
+    skips: tuple[Skip, ...] = ()
+    base: str = ''    # a regular expression of what shows the bug on the base
+    topic: str = field(default='', metadata=NOT_IN_FILE)
+    file: str = field(default='', metadata=NOT_IN_FILE)    # a reproducer's name in the guest
+    command: str = field(default='', metadata=NOT_IN_FILE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootTable(Options):
+    """[[boot]] of a topic.toml."""
+
+    arch: str
+    flavour: str
+    full: bool = False    # with FULL=1 only
+    base_full: bool = False    # on the base with FULL=1 only
+    alone: bool = False    # not beside other guests
+    variants: tuple[Table, ...] = ({},)    # options of each boot on top
+    programs: Words = ()    # tests that say nothing but their exit status
+    test: tuple[Test, ...] = ()
+
+    def options(self, variant: Table) -> Options:
+        own = {name: getattr(self, name) for name in Options.__dataclass_fields__}
+        return Options(**{**own, **variant})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boot:
+    """A guest that is booted, once, for these tests."""
+
+    machine: Machine
+    flavour: str
+    options: Options
+    tests: tuple[Test, ...]
+    full: bool = False
+    alone: bool = False
+    on_base: bool = False    # the base's kernel, on which the tests have to fail
+
+    @property
+    def arch(self) -> str:
+        return self.machine.arch
+
+
+# series/TOPIC/topic.toml
+
+
+@dataclass(frozen=True)
+class FrontRow:
+    """The one row of bench.json with these fields, in words."""
+
+    text: str    # with {base} and {patched}
+    fields: Table
+
+    @classmethod
+    def from_table(cls, table: Table, where: str) -> 'FrontRow':
+        text = table.get('text')
+        if not isinstance(text, str):
+            raise KitError(f'{where}: text is missing')
+        return cls(text, {key: value for key, value in table.items() if key != 'text'})
+
+
+@dataclass(frozen=True)
+class Front:
+    """The topic's row of the front page: kit/bench/front.py."""
+
+    problem: str = ''
+    rows: tuple[FrontRow, ...] = ()
+    worst: FrontRow | None = None
+    state: str = ''
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compile:
+    """A small configuration that the topic's files are compiled in."""
+
+    name: str
+    arch: str
+    symbols: str
+    kernel_arch: str = ''    # the machine's
+    cross_compile: str = ''
+    compiler: str = ''
+    without: Words = ()    # touched files that such a kernel has not
+    also: Words = ()    # files beside the touched ones
+    full: bool = False
+    topic: str = field(default='', metadata=NOT_IN_FILE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    name: str = field(metadata=NOT_IN_FILE)
+    after: Words = ()
+    front: Front = Front()
+    single: bool = False
+    needs: Mapping[str, Words] = field(default_factory=dict)
+    suites: Mapping[str, Words] = field(default_factory=dict)
+    programs: Mapping[str, Words] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+    boot: tuple[BootTable, ...] = ()
+    compile: tuple[Compile, ...] = ()
+
+
+def check_test(test: Test, where: str) -> None:
+    kinds = [test.program, test.kunit, test.reproducer]
+    if sum(map(bool, kinds)) != 1:
+        raise KitError(f'{where}: a test is one of program, kunit, reproducer')
+    for text in (test.base, *(skip.test for skip in test.skips)):
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise KitError(f'{where}: {text}: {error}') from error
+
+
+def boot_of(table: Table, where: str) -> BootTable:
+    """A [[boot]], checked."""
+    found = load(BootTable, table, where)
+    if 'variants' in table:
+        variants = tuple(given(Options, each, f'{where}: variants') for each in found.variants)
+        found = load(BootTable, {**table, 'variants': []}, where)
+        found = type(found)(**{**vars(found), 'variants': variants})
+    for test in found.test:
+        check_test(test, where)
+    return found
+
+
+@cache
+def topic(name: str) -> Topic:
+    """A topic's topic.toml; a topic without one has nothing to boot."""
+    path = SERIES / name / 'topic.toml'
+    if not path.exists():
+        return Topic(name=name)
+    table, where = read_toml(path), str(shown(path))
+    found = load(Topic, {**table, 'boot': [], 'compile': []}, where, name=name)
+    boots = tuple(boot_of(each, f'{where}: boot[{number}]')
+                  for number, each in enumerate(table.get('boot', [])))
+    compiled = tuple(load(Compile, each, f'{where}: compile[{number}]', topic=name)
+                     for number, each in enumerate(table.get('compile', [])))
+    return Topic(**{**vars(found), 'boot': boots, 'compile': compiled})

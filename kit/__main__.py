@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """python3 -m kit VERB: see kit/cli.py."""
+
 from kit import cli
 
 if __name__ == '__main__':

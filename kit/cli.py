@@ -5,6 +5,7 @@ This module alone reads the command line. An option is also a variable: `--topic
 make passes it. A verb's function gets the options that were given as keyword arguments, so their
 defaults stand there. Nothing is installed, fetched or built before the words are parsed.
 """
+
 import argparse
 import contextlib
 import errno
@@ -22,7 +23,7 @@ from kit.errors import INTERRUPTED, TERMINATED, KitError
 from kit.model import Limits
 from kit.process import end_children
 
-USAGE = 2    # exit status of a command line that is wrong
+USAGE = 2  # exit status of a command line that is wrong
 
 
 def number(text):
@@ -58,14 +59,17 @@ def results_file(text):
 
 @dataclass(frozen=True)
 class Option:
-    value: str             # what --help calls its value; of a flag the empty string
+    value: str  # what --help calls its value; of a flag the empty string
     help: str
     kind: object = str
-    variable: bool = True    # make passes it, too
+    variable: bool = True  # make passes it, too
 
     def add(self, parser, names):
-        kind = {'type': self.kind, 'metavar': self.value} if self.value \
+        kind = (
+            {'type': self.kind, 'metavar': self.value}
+            if self.value
             else {'action': 'store_true', 'default': None}
+        )
         parser.add_argument(*names, help=self.help, **kind)
 
 
@@ -87,12 +91,13 @@ OPTIONS = {
     'keep': a_flag('leave a linux/ that holds work as it is', variable=False),
     'kselftest': Option('SUITE[:PROGRAM]', "upstream's, in the tree of --linux; of any suite"),
     'linux': Option('PATH', 'a git tree of your own; it is only read'),
-    'mem': Option('SIZE', "memory of the guest, for example 4G"),
+    'mem': Option('SIZE', 'memory of the guest, for example 4G'),
     'minutes': Option('N', 'how long', number),
     'part': Option('NAME', 'only this part of the benchmark'),
     'patch': Option('WORDS', 'of a topic mailed patch by patch: those with this in their name'),
-    'results': Option('FILE', 'what the tests gave, as .ktap, .xml (JUnit) or .json (KernelCI)',
-                      results_file),
+    'results': Option(
+        'FILE', 'what the tests gave, as .ktap, .xml (JUnit) or .json (KernelCI)', results_file
+    ),
     'rounds': Option('N', 'rounds in each boot', number),
     'runs': Option('N', 'boots of each kernel', number),
     'seed': Option('N', 'repeats a sequence of random numbers', number),
@@ -109,19 +114,19 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Verb:
-    function: str          # ROOM.MODULE.FUNCTION below kit
+    function: str  # ROOM.MODULE.FUNCTION below kit
     help: str
-    options: str = ''      # what the function takes
-    setup: str = ''        # options for what prepares linux/
+    options: str = ''  # what the function takes
+    setup: str = ''  # options for what prepares linux/
     # what has to be there: `series` is linux/ as series/ describes it (work in it is kept), `own`
     # the same or another of its commits, or the user's own tree with --linux, `base` the base alone
     needs: str = ''
-    packages: str = ''     # a set of kit/deps.py
-    archs: str = ''        # compilers and QEMU of `one` architecture, or of `all` that topics boot
-    make: bool = True      # a target of make
-    words: tuple = ()      # positional arguments
-    also: dict = field(default_factory=dict)    # other names of options: {name: option}
-    more: object = None    # adds arguments of its own
+    packages: str = ''  # a set of kit/deps.py
+    archs: str = ''  # compilers and QEMU of `one` architecture, or of `all` that topics boot
+    make: bool = True  # a target of make
+    words: tuple = ()  # positional arguments
+    also: dict = field(default_factory=dict)  # other names of options: {name: option}
+    more: object = None  # adds arguments of its own
 
     def names(self):
         """All of its options, in the order of --help."""
@@ -142,54 +147,130 @@ def boot_arguments(parser):
     parser.add_argument('--prealloc', action='store_true', help='memory backed before the start')
     parser.add_argument('--nodes', type=int, metavar='N', help='NUMA nodes')
     parser.add_argument('--iommu', metavar='NAME', help='one of guest/ARCH.toml, or none')
-    parser.add_argument('--device', action='append', dest='devices', metavar='WORDS',
-                        help="instead of the machine's own")
+    parser.add_argument(
+        '--device',
+        action='append',
+        dest='devices',
+        metavar='WORDS',
+        help="instead of the machine's own",
+    )
     parser.add_argument('--qemu', action='append', metavar='WORD', help='one more word for QEMU')
     parser.add_argument('--image', type=Path, help='boot this image, build nothing')
     for limit in fields(Limits):
-        parser.add_argument(f'--{limit.name}', type=int, metavar='SECONDS',
-                            help=f'limit (default {limit.default})')
+        parser.add_argument(
+            f'--{limit.name}', type=int, metavar='SECONDS', help=f'limit (default {limit.default})'
+        )
 
 
 VERBS = {
-    'run': Verb('bench.run.main', 'the main job: base and patched kernel side by side',
-                'topic runs', 'linux base stable-git', 'own', 'BUILD', 'one'),
-    'test': Verb('test.test.main', 'boot kernels, run the tests in them',
-                 'test arch flavour cpus iommu full linux kselftest results', 'base stable-git',
-                 'own', 'TESTS', 'all', also={'tree': 'linux'}),
-    'soak': Verb('soak.soak.main', "all topics' workloads at once, with faults, kills and hotplug",
-                 'minutes arch flavour seed', 'stable-git', 'series', 'BUILD', 'one'),
-    'differ': Verb('soak.differ.main',
-                   'compare results of random VFIO and iommufd calls on both kernels',
-                   'calls iommu seed', 'stable-git', 'series', 'BUILD', 'all'),
-    'shell': Verb('vm.shell.main', 'a shell in a kernel',
-                  'arch flavour tree cpus mem iommu append share gdb', 'linux base stable-git',
-                  'own', 'BUILD', 'one'),
-    'bench': Verb('bench.bench.main', 'measure a topic: its bench.json, picture and tables',
-                  'topic part runs rounds full', 'stable-git', 'series', 'BENCH', 'all'),
+    'run': Verb(
+        'bench.run.main',
+        'the main job: base and patched kernel side by side',
+        'topic runs',
+        'linux base stable-git',
+        'own',
+        'BUILD',
+        'one',
+    ),
+    'test': Verb(
+        'test.test.main',
+        'boot kernels, run the tests in them',
+        'test arch flavour cpus iommu full linux kselftest results',
+        'base stable-git',
+        'own',
+        'TESTS',
+        'all',
+        also={'tree': 'linux'},
+    ),
+    'soak': Verb(
+        'soak.soak.main',
+        "all topics' workloads at once, with faults, kills and hotplug",
+        'minutes arch flavour seed',
+        'stable-git',
+        'series',
+        'BUILD',
+        'one',
+    ),
+    'differ': Verb(
+        'soak.differ.main',
+        'compare results of random VFIO and iommufd calls on both kernels',
+        'calls iommu seed',
+        'stable-git',
+        'series',
+        'BUILD',
+        'all',
+    ),
+    'shell': Verb(
+        'vm.shell.main',
+        'a shell in a kernel',
+        'arch flavour tree cpus mem iommu append share gdb',
+        'linux base stable-git',
+        'own',
+        'BUILD',
+        'one',
+    ),
+    'bench': Verb(
+        'bench.bench.main',
+        'measure a topic: its bench.json, picture and tables',
+        'topic part runs rounds full',
+        'stable-git',
+        'series',
+        'BENCH',
+        'all',
+    ),
     # it makes linux/ itself, beside its first checks
-    'check': Verb('check.check.main', 'everything static: patches apply, compile, survive mailing',
-                  'check full linux stable-git', packages='CHECK', archs='all'),
-    'mail': Verb('mail.mail.main', 'a topic as mail, into an mbox',
-                 'topic patch to send linux stable-git', needs='series', packages='MAIL'),
-    'tree': Verb('source.tree.main', 'make linux/ from series/; refuses to lose work there',
-                 'keep stay', 'linux stable-git', 'base', 'GIT'),
+    'check': Verb(
+        'check.check.main',
+        'everything static: patches apply, compile, survive mailing',
+        'check full linux stable-git',
+        packages='CHECK',
+        archs='all',
+    ),
+    'mail': Verb(
+        'mail.mail.main',
+        'a topic as mail, into an mbox',
+        'topic patch to send linux stable-git',
+        needs='series',
+        packages='MAIL',
+    ),
+    'tree': Verb(
+        'source.tree.main',
+        'make linux/ from series/; refuses to lose work there',
+        'keep stay',
+        'linux stable-git',
+        'base',
+        'GIT',
+    ),
     'export': Verb('source.export.main', 'write series/ from the commits in linux/'),
     'tables': Verb('bench.pages.write', "write the pages' tables from series/*/bench.json"),
-    'deps': Verb('setup.deps.main',
-                 'install (as root) or name the Debian packages that are missing',
-                 'arch full'),
+    'deps': Verb(
+        'setup.deps.main',
+        'install (as root) or name the Debian packages that are missing',
+        'arch full',
+    ),
     # for developers
-    'base': Verb('source.base.main', 'make linux/ of the base alone', 'linux stable-git',
-                 make=False),
-    'rebase': Verb('source.rebase.main', 'move the series onto another release', 'linux stable-git',
-                   make=False, words=('target',)),
+    'base': Verb(
+        'source.base.main', 'make linux/ of the base alone', 'linux stable-git', make=False
+    ),
+    'rebase': Verb(
+        'source.rebase.main',
+        'move the series onto another release',
+        'linux stable-git',
+        make=False,
+        words=('target',),
+    ),
     'build': Verb('build.kernel.main', 'build a kernel', make=False, words=KERNEL),
     'config': Verb('build.config.main', "write a kernel's .config", make=False, words=KERNEL),
-    'boot': Verb('vm.boot.main', 'run a shell script in a guest', make=False, words=KERNEL,
-                 more=boot_arguments),
-    'table': Verb('bench.table.show', "show a topic's recorded table",
-                  make=False, words=('topic',)),
+    'boot': Verb(
+        'vm.boot.main',
+        'run a shell script in a guest',
+        make=False,
+        words=KERNEL,
+        more=boot_arguments,
+    ),
+    'table': Verb(
+        'bench.table.show', "show a topic's recorded table", make=False, words=('topic',)
+    ),
     'plot': Verb('bench.plot.draw', "draw a topic's bench.png", make=False, words=('topic',)),
 }
 
@@ -227,17 +308,23 @@ def help_of(name, verb):
 @functools.cache
 def parsers():
     """(the whole, {verb: its parser})"""
-    whole = Parser(prog='python3 -m kit', allow_abbrev=False,
-                   formatter_class=argparse.RawDescriptionHelpFormatter,
-                   description='Linux patch series: apply, build, boot, test, measure, mail.',
-                   epilog='`make VERB NAME=value` is the same as `python3 -m kit VERB --name '
-                          'value`,\nfor the verbs up to `deps`. `make clean` deletes build/.')
+    whole = Parser(
+        prog='python3 -m kit',
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description='Linux patch series: apply, build, boot, test, measure, mail.',
+        epilog='`make VERB NAME=value` is the same as `python3 -m kit VERB --name '
+        'value`,\nfor the verbs up to `deps`. `make clean` deletes build/.',
+    )
     verbs = whole.add_subparsers(metavar='VERB', required=True)
     found = {}
     for name, verb in VERBS.items():
         parser = found[name] = verbs.add_parser(
-            name, help=verb.help, allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter)
+            name,
+            help=verb.help,
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         for word in verb.words:
             parser.add_argument(word)
         for option in verb.names():
@@ -251,7 +338,7 @@ def parsers():
 def by_make(name):
     """Does make's command line have the variable? MAKEFLAGS has them behind two dashes."""
     given = os.environ.get('MAKEFLAGS', '')
-    return bool(re.search(rf'(?<!\\)\s{name}=', given[given.find(' -- '):])) and ' -- ' in given
+    return bool(re.search(rf'(?<!\\)\s{name}=', given[given.find(' -- ') :])) and ' -- ' in given
 
 
 def from_variables(name, verb, given):
@@ -263,8 +350,10 @@ def from_variables(name, verb, given):
             continue
         if each in FOREIGN and not by_make(each):
             if option in own:
-                wrong(f'{each}={text} is exported: say `make {name} {each}={text}` or '
-                      f'--{option} {text}, or unset it')
+                wrong(
+                    f'{each}={text} is exported: say `make {name} {each}={text}` or '
+                    f'--{option} {text}, or unset it'
+                )
         elif option in own:
             try:
                 found[option] = OPTIONS[option].kind(text)
@@ -281,13 +370,16 @@ def parsed(words):
     whole, verbs = parsers()
     name = words[0] if words else ''
     if name not in verbs:
-        whole.parse_args(words)    # ends with its help, or an error
+        whole.parse_args(words)  # ends with its help, or an error
         whole.error(f'no verb {name}')
     if {'-h', '--help'} & set(words):
         verbs[name].description = help_of(name, VERBS[name])
     given = vars(verbs[name].parse_intermixed_args(words[1:]))
-    given = {option.replace('_', '-'): value for option, value in given.items()
-             if value not in (None, '', [])}
+    given = {
+        option.replace('_', '-'): value
+        for option, value in given.items()
+        if value not in (None, '', [])
+    }
     given |= from_variables(name, VERBS[name], given)
     check_together(given)
     return name, given
@@ -304,13 +396,18 @@ def check_together(given):
 
 def prepare(verb, given):
     """Packages, linux/, and the user's own tree; what is built and compared."""
-    if not verb.needs or os.environ.get('KIT_NO_SETUP'):    # the caller knows that all is there
+    if not verb.needs or os.environ.get('KIT_NO_SETUP'):  # the caller knows that all is there
         return None
     from kit.setup import prepare as needed
-    alone = 'kselftest' in given    # it makes its tree itself
+
+    alone = 'kselftest' in given  # it makes its tree itself
     if verb.packages:
-        needed.packages(verb.packages, 'one' if alone else verb.archs, given.get('arch'),
-                        given.get('full', False))
+        needed.packages(
+            verb.packages,
+            'one' if alone else verb.archs,
+            given.get('arch'),
+            given.get('full', False),
+        )
     if alone:
         return None
     # of mail LINUX= is where the base's tag is looked up
@@ -324,19 +421,24 @@ def call(verb, given):
     setup = set(verb.setup.split()) - set(verb.options.split())
     module, _, function = verb.function.rpartition('.')
     return getattr(importlib.import_module(f'kit.{module}'), function)(
-        **{option.replace('-', '_'): value for option, value in given.items()
-           if option not in setup})
+        **{
+            option.replace('-', '_'): value
+            for option, value in given.items()
+            if option not in setup
+        }
+    )
 
 
 def without_variables():
     """The environment for a verb that another one calls."""
-    return {name: value for name, value in os.environ.items()
-            if name not in {*VARIABLES, 'MAKEFLAGS'}}
+    return {
+        name: value for name, value in os.environ.items() if name not in {*VARIABLES, 'MAKEFLAGS'}
+    }
 
 
 def main():
     words = sys.argv[1:]
-    if words == ['--variables']:    # for .ci/run
+    if words == ['--variables']:  # for .ci/run
         print(*VARIABLES)
         return
     name, given = parsed(words)
@@ -349,8 +451,18 @@ def main():
 
 
 # what a disk or a permission does; any other error of the system's is a bug, and shows where
-OF_THE_SYSTEM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
-                 errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EPIPE}
+OF_THE_SYSTEM = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.EPIPE,
+}
 
 
 def status_of(error, name):
@@ -363,8 +475,10 @@ def status_of(error, name):
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else bool(error.code)
     if isinstance(error, OSError) and error.errno in OF_THE_SYSTEM:
-        print(': '.join(filter(None, (name, str(error.filename or ''), error.strerror))),
-              file=sys.stderr)
+        print(
+            ': '.join(filter(None, (name, str(error.filename or ''), error.strerror))),
+            file=sys.stderr,
+        )
     else:
         traceback.print_exception(error)
     return 1
@@ -385,10 +499,10 @@ def guarded(function, name):
     try:
         function()
         return
-    except BaseException as error:    # nothing is above it
+    except BaseException as error:  # nothing is above it
         status = status_of(error, name)
-    with contextlib.suppress(OSError):    # nobody reads it any more
+    with contextlib.suppress(OSError):  # nobody reads it any more
         sys.stdout.flush()
         sys.stderr.flush()
     end_children()
-    os._exit(status)    # threads that wait for what has ended are not waited for
+    os._exit(status)  # threads that wait for what has ended are not waited for

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What ends a verb. Only the command line prints it and ends the process."""
+
 from typing import NoReturn
 
-TERMINATED, INTERRUPTED = 143, 130    # what a shell says of a process that a signal has ended
+TERMINATED, INTERRUPTED = 143, 130  # what a shell says of a process that a signal has ended
 
 
 class KitError(Exception):

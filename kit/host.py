@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How much of the host there is for builds and guests."""
+
 import os
 from pathlib import Path
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Locks of folders that verbs work in."""
+
 import fcntl
 import os
 import time

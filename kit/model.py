@@ -28,27 +28,27 @@ class Iommu:
 class Machine:
     """An architecture's guest; guest/x86_64.toml says more about the keys."""
 
-    arch: str = field(metadata=NOT_IN_FILE)    # the file's name
-    kernel_arch: str    # make's ARCH=
-    host: str    # uname -m
+    arch: str = field(metadata=NOT_IN_FILE)  # the file's name
+    kernel_arch: str  # make's ARCH=
+    host: str  # uname -m
     debian_arch: str
     cross_compile: str
     cross_packages: Words
-    target: str    # of make
+    target: str  # of make
     image: str
     qemu: str
     qemu_package: str
-    append: str    # the kernel's command line
+    append: str  # the kernel's command line
     options: Words
     cpu_tcg: str
     cpu_kvm: str
     memory: str
     devices: Words
-    options_kvm: Words = ()    # with KVM, instead of options
+    options_kvm: Words = ()  # with KVM, instead of options
     append_icount: str = ''
-    debian_suite: str = ''    # where its packages are; the host's own release
-    foreign_symbols: Words = ()    # that suites' `config` want of other architectures
-    full: bool = False    # only with FULL=1, or asked for by its name
+    debian_suite: str = ''  # where its packages are; the host's own release
+    foreign_symbols: Words = ()  # that suites' `config` want of other architectures
+    full: bool = False  # only with FULL=1, or asked for by its name
     iommu: str = 'none'
     iommus: Mapping[str, Iommu] = field(default_factory=dict)
 
@@ -103,26 +103,26 @@ def usual_archs(full: bool = False) -> list[str]:
 class Limits:
     """Seconds, for TCG."""
 
-    boot: int = 180    # until init says that it runs
-    silence: int = 300    # of results and console, while the job runs
-    total: int = 1800    # of the job
-    shutdown: int = 60    # from the exit status to QEMU's end
+    boot: int = 180  # until init says that it runs
+    silence: int = 300  # of results and console, while the job runs
+    total: int = 1800  # of the job
+    shutdown: int = 60  # from the exit status to QEMU's end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """What a boot may ask for beside its architecture's own."""
 
-    cpus: int = 0    # 0: two, or one with icount
-    memory: str = ''    # the machine's when empty
-    append: str = ''    # more words for the kernel's command line
-    icount: bool = False    # guest time = instructions executed; TCG, one host thread
-    prealloc: bool = False    # back the memory before the guest starts
-    nodes: int = 1    # NUMA nodes
-    iommu: str = ''    # one of the machine's [iommus]; its own when empty
-    devices: Words | None = None    # the machine's when None
-    qemu: Words = ()    # more words for QEMU's command line
-    splats: Words = ()    # console lines that its tests ask for
+    cpus: int = 0  # 0: two, or one with icount
+    memory: str = ''  # the machine's when empty
+    append: str = ''  # more words for the kernel's command line
+    icount: bool = False  # guest time = instructions executed; TCG, one host thread
+    prealloc: bool = False  # back the memory before the guest starts
+    nodes: int = 1  # NUMA nodes
+    iommu: str = ''  # one of the machine's [iommus]; its own when empty
+    devices: Words | None = None  # the machine's when None
+    qemu: Words = ()  # more words for QEMU's command line
+    splats: Words = ()  # console lines that its tests ask for
     limits: Limits = field(default=Limits(), metadata=NOT_IN_FILE)
 
 
@@ -130,7 +130,7 @@ class Options:
 class Skip:
     """Results that may be skipped."""
 
-    test: str    # a regular expression of their names
+    test: str  # a regular expression of their names
     reason: str
 
 
@@ -138,18 +138,18 @@ class Skip:
 class Test:
     """One of program, kunit and reproducer; or, not of a file, a command."""
 
-    program: str = ''    # SUITE/PROGRAM
-    kunit: str = ''    # a suite
-    reproducer: str = ''    # reproduce/NAME.c, or the module NAME/
+    program: str = ''  # SUITE/PROGRAM
+    kunit: str = ''  # a suite
+    reproducer: str = ''  # reproduce/NAME.c, or the module NAME/
     name: str = ''
     arguments: str = ''
     environment: str = ''
-    tap: bool | None = True    # False: the exit status is all; None: as its output is
-    timeout: int = 360    # seconds of silence
+    tap: bool | None = True  # False: the exit status is all; None: as its output is
+    timeout: int = 360  # seconds of silence
     skips: tuple[Skip, ...] = ()
-    base: str = ''    # a regular expression of what shows the bug on the base
+    base: str = ''  # a regular expression of what shows the bug on the base
     topic: str = field(default='', metadata=NOT_IN_FILE)
-    file: str = field(default='', metadata=NOT_IN_FILE)    # a reproducer's name in the guest
+    file: str = field(default='', metadata=NOT_IN_FILE)  # a reproducer's name in the guest
     command: str = field(default='', metadata=NOT_IN_FILE)
 
 
@@ -159,11 +159,11 @@ class BootTable(Options):
 
     arch: str
     flavour: str
-    full: bool = False    # with FULL=1 only
-    base_full: bool = False    # on the base with FULL=1 only
-    alone: bool = False    # not beside other guests
-    variants: tuple[Table, ...] = ({},)    # options of each boot on top
-    programs: Words = ()    # tests that say nothing but their exit status
+    full: bool = False  # with FULL=1 only
+    base_full: bool = False  # on the base with FULL=1 only
+    alone: bool = False  # not beside other guests
+    variants: tuple[Table, ...] = ({},)  # options of each boot on top
+    programs: Words = ()  # tests that say nothing but their exit status
     test: tuple[Test, ...] = ()
 
     def options(self, variant: Table) -> Options:
@@ -181,7 +181,7 @@ class Boot:
     tests: tuple[Test, ...]
     full: bool = False
     alone: bool = False
-    on_base: bool = False    # the base's kernel, on which the tests have to fail
+    on_base: bool = False  # the base's kernel, on which the tests have to fail
 
     @property
     def arch(self) -> str:
@@ -195,7 +195,7 @@ class Boot:
 class FrontRow:
     """The one row of bench.json with these fields, in words."""
 
-    text: str    # with {base} and {patched}
+    text: str  # with {base} and {patched}
     fields: Table
 
     @classmethod
@@ -223,11 +223,11 @@ class Compile:
     name: str
     arch: str
     symbols: str
-    kernel_arch: str = ''    # the machine's
+    kernel_arch: str = ''  # the machine's
     cross_compile: str = ''
     compiler: str = ''
-    without: Words = ()    # touched files that such a kernel has not
-    also: Words = ()    # files beside the touched ones
+    without: Words = ()  # touched files that such a kernel has not
+    also: Words = ()  # files beside the touched ones
     full: bool = False
     topic: str = field(default='', metadata=NOT_IN_FILE)
 
@@ -277,8 +277,12 @@ def topic(name: str) -> Topic:
         return Topic(name=name)
     table, where = read_toml(path), str(shown(path))
     found = load(Topic, {**table, 'boot': [], 'compile': []}, where, name=name)
-    boots = tuple(boot_of(each, f'{where}: boot[{number}]')
-                  for number, each in enumerate(table.get('boot', [])))
-    compiled = tuple(load(Compile, each, f'{where}: compile[{number}]', topic=name)
-                     for number, each in enumerate(table.get('compile', [])))
+    boots = tuple(
+        boot_of(each, f'{where}: boot[{number}]')
+        for number, each in enumerate(table.get('boot', []))
+    )
+    compiled = tuple(
+        load(Compile, each, f'{where}: compile[{number}]', topic=name)
+        for number, each in enumerate(table.get('compile', []))
+    )
     return Topic(**{**vars(found), 'boot': boots, 'compile': compiled})

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Where things are."""
+
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Other programs: steps with a log and a clock, commands and their output, threads that wait."""
+
 import os
 import shlex
 import shutil
@@ -18,8 +19,8 @@ from typing import Any
 from kit.errors import KitError
 from kit.paths import BUILD, shown
 
-Word = str | Path    # of a command
-Environment = dict[str, Any]    # None removes a variable
+Word = str | Path  # of a command
+Environment = dict[str, Any]  # None removes a variable
 Child = subprocess.Popen[bytes]
 
 
@@ -51,9 +52,15 @@ class Progress:
         say(f'{start}{self.what}: {self.seconds():.1f} s{" " + result if result else ""}')
 
 
-def step(what: str | None, command: Sequence[Word], log: Path | None = None,
-         cwd: Path | None = None, env: Environment | None = None, timeout: float | None = None,
-         check: bool = True) -> int:
+def step(
+    what: str | None,
+    command: Sequence[Word],
+    log: Path | None = None,
+    cwd: Path | None = None,
+    env: Environment | None = None,
+    timeout: float | None = None,
+    check: bool = True,
+) -> int:
     """Run a command with its output in a log, and show what runs for how long.
 
     what     words of the progress line; None shows nothing
@@ -79,9 +86,16 @@ def step(what: str | None, command: Sequence[Word], log: Path | None = None,
         out.flush()
         try:
             # close_fds: with the verb's locks (kit/lock.py), which Python keeps from children
-            child = subprocess.Popen(words, cwd=cwd, env=environment(env), stdout=out,
-                                     stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                     start_new_session=True, close_fds=False)
+            child = subprocess.Popen(
+                words,
+                cwd=cwd,
+                env=environment(env),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                close_fds=False,
+            )
         except OSError as error:
             raise KitError(f'{words[0]}: {error.strerror}')
         start = time.monotonic()
@@ -98,7 +112,7 @@ def step(what: str | None, command: Sequence[Word], log: Path | None = None,
                     kill_group(child)
                     status = -1
                     break
-        except BaseException:    # Ctrl-C must not leave a build behind
+        except BaseException:  # Ctrl-C must not leave a build behind
             kill_group(child)
             raise
     if progress:
@@ -128,7 +142,7 @@ def end_children() -> None:
     for file in Path('/proc/self/task').glob('*/children'):
         try:
             children = file.read_text().split()
-        except OSError:    # the thread has ended
+        except OSError:  # the thread has ended
             continue
         for child in children:
             with suppress(ProcessLookupError):
@@ -162,8 +176,12 @@ class Done:
         return self.stdout + self.stderr
 
 
-def result(command: Sequence[Word], cwd: Path | None = None, env: Environment | None = None,
-           stdin: str | None = None) -> Done:
+def result(
+    command: Sequence[Word],
+    cwd: Path | None = None,
+    env: Environment | None = None,
+    stdin: str | None = None,
+) -> Done:
     """A command's output and exit status, whatever that is."""
     try:
         done = subprocess.run(
@@ -173,17 +191,24 @@ def result(command: Sequence[Word], cwd: Path | None = None, env: Environment | 
             input=(stdin or '').encode('utf-8', 'surrogateescape'),
             capture_output=True,
             check=False,
-            close_fds=False,    # as in step()
+            close_fds=False,  # as in step()
         )
     except OSError as error:
         raise KitError(f'{command[0]}: {error.strerror}') from error
     # decoded by hand: text mode would turn CR LF into LF
-    return Done(done.returncode, done.stdout.decode('utf-8', 'surrogateescape'),
-                done.stderr.decode('utf-8', 'surrogateescape'))
+    return Done(
+        done.returncode,
+        done.stdout.decode('utf-8', 'surrogateescape'),
+        done.stderr.decode('utf-8', 'surrogateescape'),
+    )
 
 
-def output(command: Sequence[Word], cwd: Path | None = None, env: Environment | None = None,
-           stdin: str | None = None) -> str:
+def output(
+    command: Sequence[Word],
+    cwd: Path | None = None,
+    env: Environment | None = None,
+    stdin: str | None = None,
+) -> str:
     """A command's stdout; an error with its stderr unless it ends well."""
     done = result(command, cwd, env, stdin)
     if done.returncode:

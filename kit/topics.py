@@ -35,11 +35,12 @@ def all_of_them() -> list[model.Topic]:
 def after(topic: str) -> list[str]:
     """The topics without which this one does not apply, in the order they apply."""
     names, wanted = order(), model.topic(topic).after
-    if wrong := set(wanted) - set(names[:names.index(topic)]):
-        raise KitError(f'{shown(SERIES / topic / "topic.toml")}: after: {min(wrong)} is not before '
-                       'it in series/order')
-    return [name for name in names
-            if name in wanted or any(name in after(each) for each in wanted)]
+    if wrong := set(wanted) - set(names[: names.index(topic)]):
+        raise KitError(
+            f'{shown(SERIES / topic / "topic.toml")}: after: {min(wrong)} is not before '
+            'it in series/order'
+        )
+    return [name for name in names if name in wanted or any(name in after(each) for each in wanted)]
 
 
 def front(topic: str) -> Front:
@@ -64,14 +65,18 @@ def boots() -> list[tuple[str, BootTable]]:
 
 def suites(arch: str) -> list[str]:
     """The selftest suites whose `config` files count for the guest."""
-    return list(dict.fromkeys(
-        suite for topic in all_of_them() for suite in topic.suites.get(arch, ())))
+    return list(
+        dict.fromkeys(suite for topic in all_of_them() for suite in topic.suites.get(arch, ()))
+    )
 
 
 def programs(suite: str) -> list[str]:
     """Of a suite those that are built; an empty list: all."""
-    return list(dict.fromkeys(
-        program for topic in all_of_them() for program in topic.programs.get(suite, ())))
+    return list(
+        dict.fromkeys(
+            program for topic in all_of_them() for program in topic.programs.get(suite, ())
+        )
+    )
 
 
 def symbols(text: str) -> dict[str, str]:
@@ -81,8 +86,12 @@ def symbols(text: str) -> dict[str, str]:
 
 def config(kernels: Collection[str]) -> list[tuple[Path, dict[str, str]]]:
     """[(file, {symbol: value})] of what topics add to kernels of these names (x86_64-debug …)."""
-    return [(SERIES / topic.name / 'topic.toml', symbols(text)) for topic in all_of_them()
-            for name, text in topic.config.items() if name in kernels]
+    return [
+        (SERIES / topic.name / 'topic.toml', symbols(text))
+        for topic in all_of_them()
+        for name, text in topic.config.items()
+        if name in kernels
+    ]
 
 
 def compiled() -> list[Compile]:

@@ -41,13 +41,14 @@ def value_of(kind: Any, value: object, where: str) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
-    if origin in (types.UnionType, typing.Union):    # X | None: a file has no None
+    if origin in (types.UnionType, typing.Union):  # X | None: a file has no None
         return value_of(next(each for each in arguments if each is not type(None)), value, where)
     if origin is tuple:
         if not isinstance(value, list):
             wrong(where, list, value)
-        return tuple(value_of(arguments[0], each, f'{where}[{number}]')
-                     for number, each in enumerate(value))
+        return tuple(
+            value_of(arguments[0], each, f'{where}[{number}]') for number, each in enumerate(value)
+        )
     if origin in (dict, Mapping):
         if not isinstance(value, dict):
             wrong(where, dict, value)
@@ -56,15 +57,16 @@ def value_of(kind: Any, value: object, where: str) -> Any:
         if not isinstance(value, dict):
             wrong(where, dict, value)
         return load(typing.cast(type, kind), value, where)
-    if type(value) is not kind:    # true is no number
+    if type(value) is not kind:  # true is no number
         wrong(where, kind, value)
     return value
 
 
 def fields_of(kind: type) -> dict[str, 'dataclasses.Field[Any]']:
     """Those that a file may have."""
-    return {field.name: field for field in dataclasses.fields(kind)
-            if field.metadata.get('toml', True)}
+    return {
+        field.name: field for field in dataclasses.fields(kind) if field.metadata.get('toml', True)
+    }
 
 
 def given(kind: type, table: Table, where: str) -> Table:

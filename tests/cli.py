@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """The command line: what it takes, what it refuses, and that --help does nothing."""
+
 import contextlib
 import importlib
 import inspect
@@ -26,16 +27,20 @@ class CommandLine(unittest.TestCase):
     def call(self, *words, **env):
         """(exit status, what was said, [(verb's function, options)], [what was prepared])"""
         said, called, prepared = io.StringIO(), [], []
-        with mock.patch.object(sys, 'argv', ['kit', *words]), \
-                mock.patch.dict('os.environ', env, clear=True), \
-                mock.patch.object(cli, 'prepare', lambda *given: prepared.append(given)), \
-                mock.patch.object(cli, 'call', lambda verb, given:
-                                  called.append((verb.function, given))), \
-                contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        with (
+            mock.patch.object(sys, 'argv', ['kit', *words]),
+            mock.patch.dict('os.environ', env, clear=True),
+            mock.patch.object(cli, 'prepare', lambda *given: prepared.append(given)),
+            mock.patch.object(
+                cli, 'call', lambda verb, given: called.append((verb.function, given))
+            ),
+            contextlib.redirect_stderr(said),
+            contextlib.redirect_stdout(said),
+        ):
             try:
                 cli.main()
                 status = 0
-            except SystemExit as error:    # --help
+            except SystemExit as error:  # --help
                 status = error.code
             except KitError as error:
                 status = error.code
@@ -69,7 +74,7 @@ class CommandLine(unittest.TestCase):
         self.refused('tree', 'keep', says='unrecognized arguments: keep')
         self.refused('tree', '--no-keep', says='unrecognized arguments: --no-keep')
         self.refused('test', '--frob', '3', says='unrecognized arguments: --frob 3')
-        self.refused('test', '--flav', 'debug', says='unrecognized')    # no half words
+        self.refused('test', '--flav', 'debug', says='unrecognized')  # no half words
         self.refused('bench', '--flavour', 'debug', says='unrecognized arguments: --flavour')
         self.refused('boot', 'x86_64', says='required')
         self.refused('run', '--runs', 'many', says='many: a number is meant')
@@ -100,12 +105,25 @@ class CommandLine(unittest.TestCase):
 
     def test_a_kselftest_of_a_tree(self):
         wanted = {'kselftest': 'timers:posix_timers', 'linux': '~/linux', 'arch': 'arm64'}
-        self.assertEqual(self.options('test', '--tree', '~/linux', '--arch', 'arm64',
-                                      '--kselftest', 'timers:posix_timers'), wanted)
-        self.assertEqual(self.options('test', KSELFTEST='timers:posix_timers', LINUX='~/linux',
-                                      ARCH='arm64', MAKEFLAGS=' -- ARCH=arm64'), wanted)
-        self.refused('test', '--kselftest', 'mm', '--full',
-                     says='FULL= means nothing to KSELFTEST=')
+        self.assertEqual(
+            self.options(
+                'test', '--tree', '~/linux', '--arch', 'arm64', '--kselftest', 'timers:posix_timers'
+            ),
+            wanted,
+        )
+        self.assertEqual(
+            self.options(
+                'test',
+                KSELFTEST='timers:posix_timers',
+                LINUX='~/linux',
+                ARCH='arm64',
+                MAKEFLAGS=' -- ARCH=arm64',
+            ),
+            wanted,
+        )
+        self.refused(
+            'test', '--kselftest', 'mm', '--full', says='FULL= means nothing to KSELFTEST='
+        )
         self.refused('test', '--results', 'x.txt', says='one of .ktap .xml .json')
 
     def test_a_boot_mixes_files_and_options(self):
@@ -119,13 +137,14 @@ class CommandLine(unittest.TestCase):
             if any(each.kind == each.VAR_KEYWORD for each in known.values()):
                 continue
             given = {*verb.words, *(option.replace('-', '_') for option in verb.options.split())}
-            if not verb.needs:    # nothing is prepared: the function gets all
+            if not verb.needs:  # nothing is prepared: the function gets all
                 given |= {option.replace('-', '_') for option in verb.setup.split()}
             self.assertFalse(given - set(known), name)
 
     def test_no_other_module_reads_the_command_line(self):
         for path in {*TOP.glob('kit/**/*.py'), *TOP.glob('series/*/measure.py')} - {
-                TOP / 'kit/cli.py'}:
+            TOP / 'kit/cli.py'
+        }:
             text = path.read_text()
             self.assertNotIn('argv', text, path)
             read = set(re.findall(r"""environ(?:\.get\(|\[)['"](\w+)""", text))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """What a first command does: packages that are missing, and how often make run boots."""
+
 import contextlib
 import io
 import tempfile
@@ -25,13 +26,20 @@ class Deps(unittest.TestCase):
             installed.append(packages)
             return next(statuses)
 
-        with mock.patch.multiple(
-                deps, archs_of=lambda *_: [], missing=mock.Mock(side_effect=missing),
-                install=install, step=lambda what, *_, **__: installed.append(what),
+        with (
+            mock.patch.multiple(
+                deps,
+                archs_of=lambda *_: [],
+                missing=mock.Mock(side_effect=missing),
+                install=install,
+                step=lambda what, *_, **__: installed.append(what),
                 qemu_candidate=lambda _: True,
-                not_installed=lambda packages: errors.fail(f'no {packages}')), \
-                mock.patch('os.geteuid', lambda: uid), mock.patch('shutil.which', lambda _: '/x'), \
-                contextlib.redirect_stderr(said):
+                not_installed=lambda packages: errors.fail(f'no {packages}'),
+            ),
+            mock.patch('os.geteuid', lambda: uid),
+            mock.patch('shutil.which', lambda _: '/x'),
+            contextlib.redirect_stderr(said),
+        ):
             try:
                 deps.install_missing('TESTS', 'all')
             except errors.KitError as error:
@@ -49,14 +57,16 @@ class Deps(unittest.TestCase):
     def test_old_lists_are_fetched_anew_once(self):
         whole = [(['gcc'], ['qemu']), ([], [])]
         self.assertEqual(self.call(whole, [0, 0])[1], [['gcc'], ['qemu']])
-        self.assertEqual(self.call(whole, [100, 0, 0])[1],
-                         [['gcc'], 'apt-get update', ['gcc'], ['qemu']])
+        self.assertEqual(
+            self.call(whole, [100, 0, 0])[1], [['gcc'], 'apt-get update', ['gcc'], ['qemu']]
+        )
 
     def test_what_cannot_be_installed_ends_the_verb(self):
         said, installed = self.call([(['gcc'], [])], [100, 100])
         self.assertEqual((len(installed), "no ['gcc']" in said), (3, True))
-        self.assertIn('still missing after the installation: gcc',
-                      self.call([(['gcc'], [])] * 2, [0])[0])
+        self.assertIn(
+            'still missing after the installation: gcc', self.call([(['gcc'], [])] * 2, [0])[0]
+        )
 
 
 class Run(unittest.TestCase):
@@ -69,18 +79,24 @@ class Run(unittest.TestCase):
 
     def call(self, slowest, **given):
         """How often both kernels were booted; slowest: the smallest ratio of the boots so far."""
+
         def quick(_, most):
             for self.boots in range(1, most + 1):
                 yield [{**self.ROW, 'min': slowest, 'max': 2.5}], 'tcg'
 
         self.boots = 0
-        with mock.patch.multiple(run, BUILD=self.build, key_of=lambda *_: self.key), \
-                mock.patch.multiple(run.measure, quick_topics=lambda: ['x'],
-                                    record=lambda *_: {'topic': 'x', 'rows': []}), \
-                mock.patch.object(run.topics, 'benchmark', lambda _: mock.Mock(quick=quick)), \
-                mock.patch.object(run.table, 'text', lambda _: 'table'), \
-                contextlib.redirect_stderr(io.StringIO()), \
-                contextlib.redirect_stdout(io.StringIO()):
+        with (
+            mock.patch.multiple(run, BUILD=self.build, key_of=lambda *_: self.key),
+            mock.patch.multiple(
+                run.measure,
+                quick_topics=lambda: ['x'],
+                record=lambda *_: {'topic': 'x', 'rows': []},
+            ),
+            mock.patch.object(run.topics, 'benchmark', lambda _: mock.Mock(quick=quick)),
+            mock.patch.object(run.table, 'text', lambda _: 'table'),
+            contextlib.redirect_stderr(io.StringIO()),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
             run.main(**given)
         return self.boots
 

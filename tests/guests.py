@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """How boots are merged, followed and judged: canned logs, and shell scripts in QEMU's place."""
+
 import contextlib
 import datetime
 import io
@@ -50,12 +51,22 @@ class Merging(unittest.TestCase):
         self.assertEqual([[test.name for test in each.tests] for each in found], [['a', 'b']])
 
     def test_a_default_is_no_difference(self):
-        self.assertEqual(len(plan.merged([('x', boot([{'kunit': 'a'}])),
-                                           ('y', boot([{'kunit': 'b'}], append=''))])), 1)
+        self.assertEqual(
+            len(
+                plan.merged(
+                    [('x', boot([{'kunit': 'a'}])), ('y', boot([{'kunit': 'b'}], append=''))]
+                )
+            ),
+            1,
+        )
 
     def test_others_stay_apart(self):
-        asked = [boot([{'kunit': 'a'}]), boot([{'kunit': 'a'}], iommu='virtio'),
-                 boot([{'kunit': 'a'}], full=True), boot([{'kunit': 'a'}], qemu=['-cpu', 'max'])]
+        asked = [
+            boot([{'kunit': 'a'}]),
+            boot([{'kunit': 'a'}], iommu='virtio'),
+            boot([{'kunit': 'a'}], full=True),
+            boot([{'kunit': 'a'}], qemu=['-cpu', 'max']),
+        ]
         self.assertEqual(len(plan.merged([('x', each) for each in asked])), 4)
 
     def test_variants_and_programs(self):
@@ -66,23 +77,31 @@ class Merging(unittest.TestCase):
 
     def test_what_has_to_fail_on_the_base(self):
         tests = [{'kunit': 'a', 'base': 'WARNING'}, {'kunit': 'b'}]
-        found = plan.on_base([('x', boot(tests, variants=[{}, {'cpus': 4}])),
-                               ('y', boot([{'kunit': 'b'}]))])
-        self.assertEqual([(each.on_base, each.options.cpus, [test.name for test in each.tests])
-                          for each in found], [(True, 0, ['a']), (True, 4, ['a'])])
+        found = plan.on_base(
+            [('x', boot(tests, variants=[{}, {'cpus': 4}])), ('y', boot([{'kunit': 'b'}]))]
+        )
+        self.assertEqual(
+            [
+                (each.on_base, each.options.cpus, [test.name for test in each.tests])
+                for each in found
+            ],
+            [(True, 0, ['a']), (True, 4, ['a'])],
+        )
         later = plan.on_base([('x', boot(tests, base_full=True))])
         self.assertEqual([each.full for each in found + later], [False, False, True])
 
     def test_unknown_keys(self):
         for tests, more, says in (
-                ([], {'cpu': 1}, 'x: cpu: no such key (known: alone append'),
-                ([], {'cpus': '4'}, "x: cpus: a number is meant, not '4'"),
-                ([], {'icount': 1}, 'x: icount: true or false is meant, not 1'),
-                ([], {'devices': ['a', 1]}, 'x: devices[1]: a string is meant, not 1'),
-                ([], {'variants': [{'flavour': 'x'}]}, 'x: variants: flavour: no such key'),
-                ([{'kunit': 'a', 'skip': []}], {}, 'x: test[0]: skip: no such key'),
-                ([{'kunit': 'a', 'skips': [{'test': 'a'}]}], {}, 'skips[0]: reason is missing'),
-                ([{'kunit': 'a', 'program': 'b'}], {}, 'a test is one of'), ([{}], {}, 'one of')):
+            ([], {'cpu': 1}, 'x: cpu: no such key (known: alone append'),
+            ([], {'cpus': '4'}, "x: cpus: a number is meant, not '4'"),
+            ([], {'icount': 1}, 'x: icount: true or false is meant, not 1'),
+            ([], {'devices': ['a', 1]}, 'x: devices[1]: a string is meant, not 1'),
+            ([], {'variants': [{'flavour': 'x'}]}, 'x: variants: flavour: no such key'),
+            ([{'kunit': 'a', 'skip': []}], {}, 'x: test[0]: skip: no such key'),
+            ([{'kunit': 'a', 'skips': [{'test': 'a'}]}], {}, 'skips[0]: reason is missing'),
+            ([{'kunit': 'a', 'program': 'b'}], {}, 'a test is one of'),
+            ([{}], {}, 'one of'),
+        ):
             with self.assertRaises(KitError) as error:
                 boot(tests, **more)
             self.assertIn(says, str(error.exception))
@@ -90,16 +109,20 @@ class Merging(unittest.TestCase):
 
 class Reproducers(unittest.TestCase):
     def test_programs_and_modules(self):
-        with tempfile.TemporaryDirectory() as top, \
-                mock.patch.object(reproducer, 'SERIES', Path(top)):
+        with (
+            tempfile.TemporaryDirectory() as top,
+            mock.patch.object(reproducer, 'SERIES', Path(top)),
+        ):
             folder = Path(top) / 'x/reproduce'
             (folder / 'b').mkdir(parents=True)
             for name in ('a.c', 'b/b.c'):
                 (folder / name).touch()
             asked = [{'reproducer': 'a', 'arguments': '$BDF'}, {'reproducer': 'b'}]
             found = plan.tests_of('x', boot(asked))
-            self.assertEqual([verdict.command_of(test) for test in found],
-                             ['plain a /job/a $BDF', 'plain b insmod /job/b.ko'])
+            self.assertEqual(
+                [verdict.command_of(test) for test in found],
+                ['plain a /job/a $BDF', 'plain b insmod /job/b.ko'],
+            )
             with self.assertRaises(KitError):
                 plan.tests_of('x', boot([{'reproducer': 'c'}]))
 
@@ -140,11 +163,12 @@ class Bench(unittest.TestCase):
             for names in (['first'], ['first', 'second']):
                 here = measure.Bench(journal=measure.Journal(Path(folder) / 'journal'))
                 for what in names:
-                    figures, accelerator = here.figures_of('x86_64', image, 'job', [], Options(),
-                                                           what)
+                    figures, accelerator = here.figures_of(
+                        'x86_64', image, 'job', [], Options(), what
+                    )
                     self.assertEqual((figures, accelerator), ({'x': [1.0]}, 'tcg'))
                 with open(Path(folder) / 'journal', 'a', encoding='ascii') as file:
-                    file.write('[["hal\n')    # killed while it wrote
+                    file.write('[["hal\n')  # killed while it wrote
             self.assertEqual(booted, ['first', 'second'])
             image.write_text('other')
             here.figures_of('x86_64', image, 'job', [], Options(), 'second')
@@ -176,30 +200,38 @@ class Build(unittest.TestCase):
                     (folder / name).write_text(what)
 
             for name, fake in {
-                    'KEPT': Path(top) / 'kept', 'source': lambda tree: tree.linux, 'step': make,
-                    'make': lambda *_: ([], {}),
-                    'state': lambda src: 'the same', 'configure': lambda *_: None,
-                    # each tree has the file of a suite of its own
-                    'fragments': lambda *words: [(words[-1] / 'config', {'SMP': 'y'})]}.items():
+                'KEPT': Path(top) / 'kept',
+                'source': lambda tree: tree.linux,
+                'step': make,
+                'make': lambda *_: ([], {}),
+                'state': lambda src: 'the same',
+                'configure': lambda *_: None,
+                # each tree has the file of a suite of its own
+                'fragments': lambda *words: [(words[-1] / 'config', {'SMP': 'y'})],
+            }.items():
                 changed.enter_context(mock.patch.object(kernel, name, fake))
             kernel.build(X86_64, 'plain', bisected)
             kernel.keep(X86_64, 'plain', bisected)
             built = kernel.build(X86_64, 'plain', patched)
             self.assertEqual(built.read_text(), 'build bisect-x86_64 x86_64 plain')
             shutil.rmtree(folders['bisect-x86_64'])
-            kernel.build(X86_64, 'plain', bisected)    # its objects are wanted
+            kernel.build(X86_64, 'plain', bisected)  # its objects are wanted
             changed.enter_context(mock.patch.object(kernel, 'state', lambda src: 'another'))
             kernel.build(X86_64, 'plain', patched)
-            self.assertEqual(made, ['build bisect-x86_64 x86_64 plain'] * 2
-                             + ['build patched x86_64 plain'])
+            self.assertEqual(
+                made, ['build bisect-x86_64 x86_64 plain'] * 2 + ['build patched x86_64 plain']
+            )
 
     def test_the_base_begins_with_the_objects_of_the_patched_kernel(self):
         with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as changed:
             tree = Tree('patched', Path(top) / 'patched')
             other = Tree('base', Path(top) / 'base', begins_as=tree)
             outs = {each.name: each.out('x86_64', 'plain') for each in (tree, other)}
-            for name, fake in {'source': lambda tree: tree.linux, 'fragments': lambda *_: [],
-                               'KEPT': Path(top) / 'kept'}.items():
+            for name, fake in {
+                'source': lambda tree: tree.linux,
+                'fragments': lambda *_: [],
+                'KEPT': Path(top) / 'kept',
+            }.items():
                 changed.enter_context(mock.patch.object(kernel, name, fake))
             patched, base = tree.linux, other.linux
             patched.mkdir(parents=True)
@@ -211,8 +243,12 @@ class Build(unittest.TestCase):
             git('worktree', 'add', '-q', '--detach', base, cwd=patched)
             (patched / 'other.c').write_text('uncommitted')
             outs['patched'].mkdir(parents=True)
-            for name, text in {'.config': '', '.stamp': 'of another state', 'other.o': 'an object',
-                               '.other.o.cmd': f'{patched}/other.c {outs["patched"]}/x'}.items():
+            for name, text in {
+                '.config': '',
+                '.stamp': 'of another state',
+                'other.o': 'an object',
+                '.other.o.cmd': f'{patched}/other.c {outs["patched"]}/x',
+            }.items():
                 (outs['patched'] / name).write_text(text)
             for name in ('same.c', 'other.c'):
                 os.utime(base / name, (1, 1))
@@ -228,8 +264,9 @@ class Build(unittest.TestCase):
             self.assertFalse(outs['base'].exists(), 'the kernel is a copy, not of these objects')
             kept.unlink()
             kernel.begin_as(tree, X86_64, 'plain', base, outs['base'])
-            self.assertEqual((outs['base'] / '.other.o.cmd').read_text(),
-                             f'{base}/other.c {outs["base"]}/x')
+            self.assertEqual(
+                (outs['base'] / '.other.o.cmd').read_text(), f'{base}/other.c {outs["base"]}/x'
+            )
             self.assertFalse((outs['base'] / '.stamp').exists(), 'it is not built')
             self.assertFalse((outs['base'] / '.config').exists(), 'it would not begin again')
             self.assertEqual((base / 'same.c').stat().st_mtime, 1)
@@ -268,6 +305,7 @@ class Soak(unittest.TestCase):
 
     def run_with(self, said, splat='', faults=FAULTS, flavour='debug', lost=False):
         """(exit status, recorded row or None) when the guest says that."""
+
         def run_guest(*_, on_line=None, **__):
             for number, lines in enumerate((faults, said) if flavour == 'debug' else (said,)):
                 for line in [f'## begin {number}', *lines, f'## end {number} 0']:
@@ -276,32 +314,47 @@ class Soak(unittest.TestCase):
             status = guest.LOST if lost else guest.SPLAT if splat else guest.OK
             return guest.Outcome(status, '', '', 0, 'tcg', folder, 1.0, 1.0, True)
 
-        with tempfile.TemporaryDirectory() as top, \
-                mock.patch('kit.soak.races.changed_functions', lambda *_: ['get']), \
-                mock.patch.multiple(soak, built=lambda *_: ''), \
-                mock.patch.multiple(record, PATH=Path(top) / 'soak.json'), \
-                mock.patch('kit.bench.pages.write'), \
-                mock.patch('kit.build.kernel.build'), \
-                mock.patch('kit.vm.guest.run_guest', run_guest), \
-                contextlib.redirect_stdout(io.StringIO()):
+        with (
+            tempfile.TemporaryDirectory() as top,
+            mock.patch('kit.soak.races.changed_functions', lambda *_: ['get']),
+            mock.patch.multiple(soak, built=lambda *_: ''),
+            mock.patch.multiple(record, PATH=Path(top) / 'soak.json'),
+            mock.patch('kit.bench.pages.write'),
+            mock.patch('kit.build.kernel.build'),
+            mock.patch('kit.vm.guest.run_guest', run_guest),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
             folder = Path(top)
             status = soak.main(minutes=1, seed=7, flavour=flavour)
             return status, next(iter(record.load()), None)
 
     @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
     def test_what_counts(self):
-        tap = ['# count type1 3', '# count kill 2', '# count hotplug 1', '# leaks 0',
-               'TAP version 13', '1..2', 'ok 1 type1 happened', 'ok 2 no page is pinned']
+        tap = [
+            '# count type1 3',
+            '# count kill 2',
+            '# count hotplug 1',
+            '# leaks 0',
+            'TAP version 13',
+            '1..2',
+            'ok 1 type1 happened',
+            'ok 2 no page is pinned',
+        ]
         status, row = self.run_with(tap)
-        self.assertEqual((status, row['operations'], row['kills'], row['hotplugs'], row['leaks']),
-                         (guest.OK, {'type1': 3}, 2, 1, 0))
-        self.assertEqual((row['arch'], row['minutes'], row['seed'], row['splats'], row['failed']),
-                         ('x86_64', 1, 7, 0, 0))
+        self.assertEqual(
+            (status, row['operations'], row['kills'], row['hotplugs'], row['leaks']),
+            (guest.OK, {'type1': 3}, 2, 1, 0),
+        )
+        self.assertEqual(
+            (row['arch'], row['minutes'], row['seed'], row['splats'], row['failed']),
+            ('x86_64', 1, 7, 0, 0),
+        )
         self.assertEqual(row['injections'], 4)
         self.assertEqual(self.run_with([*tap[:-1], 'not ok 2 no page is pinned'])[0], guest.FAILED)
         # where there are devices nothing may be skipped
-        self.assertEqual(self.run_with([*tap[:-2], 'ok 1 type1 happened # SKIP why', tap[-1]])[0],
-                         guest.FAILED)
+        self.assertEqual(
+            self.run_with([*tap[:-2], 'ok 1 type1 happened # SKIP why', tap[-1]])[0], guest.FAILED
+        )
         failed = [*self.FAULTS[:-1], 'not ok 1 type1: 4K mapped']
         self.assertEqual(self.run_with(tap, faults=failed)[0], guest.FAILED)
         status, row = self.run_with(tap, 'BUG: bad\nWARNING: bad\n')
@@ -310,23 +363,37 @@ class Soak(unittest.TestCase):
 
     @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
     def test_what_counts_of_data_races(self):
-        tap = ['TAP version 13', '1..2', 'ok 1 type1 happened',
-               'ok 2 kmemleak finds nothing # SKIP not in this kernel']
-        status, row = self.run_with(tap, 'BUG: KCSAN: data-race in get / tick\n'
-                                    'BUG: KCSAN: data-race in tick / tick\n', flavour='kcsan')
-        self.assertEqual((status, row['splats'], row['flavour'], row['command']), (
-            guest.SPLAT, 1, 'kcsan', 'make soak MINUTES=1 ARCH=x86_64 FLAVOUR=kcsan SEED=7'))
+        tap = [
+            'TAP version 13',
+            '1..2',
+            'ok 1 type1 happened',
+            'ok 2 kmemleak finds nothing # SKIP not in this kernel',
+        ]
+        status, row = self.run_with(
+            tap,
+            'BUG: KCSAN: data-race in get / tick\nBUG: KCSAN: data-race in tick / tick\n',
+            flavour='kcsan',
+        )
+        self.assertEqual(
+            (status, row['splats'], row['flavour'], row['command']),
+            (guest.SPLAT, 1, 'kcsan', 'make soak MINUTES=1 ARCH=x86_64 FLAVOUR=kcsan SEED=7'),
+        )
         self.assertEqual(self.run_with(tap, flavour='kcsan')[0], guest.OK)
 
     def test_other_kernels_are_not_for_it(self):
-        for given in ({'flavour': 'plain'}, {'flavour': 'kcsan', 'arch': 'powerpc'},
-                      {'arch': 'vax'}):
+        for given in (
+            {'flavour': 'plain'},
+            {'flavour': 'kcsan', 'arch': 'powerpc'},
+            {'arch': 'vax'},
+        ):
             with mock.patch('kit.soak.soak.run', self.fail), self.assertRaises(KitError):
                 soak.main(**given)
 
     def test_rows_from_before_a_column(self):
-        self.assertEqual([record.cell(value) for value in (None, 0, 1234, {'a': 1, 'b': 2})],
-                         ['-', '0', '1,234', '3'])
+        self.assertEqual(
+            [record.cell(value) for value in (None, 0, 1234, {'a': 1, 'b': 2})],
+            ['-', '0', '1,234', '3'],
+        )
 
 
 class Order(unittest.TestCase):
@@ -338,8 +405,10 @@ class Order(unittest.TestCase):
         """What `make test` does with these boots and soaks, in its order. However busy the host is,
         a boot beside others ends when all that is to go on meanwhile has begun."""
         found, beside = [], [boot.flavour for boot in planned if not boot.alone]
-        meanwhile = {*(f'boot {name}' for name in (*beside, *soaks)),
-                     *(f'build {boot.flavour}' for boot in planned)}
+        meanwhile = {
+            *(f'boot {name}' for name in (*beside, *soaks)),
+            *(f'build {boot.flavour}' for boot in planned),
+        }
 
         def run(each, *_):
             found.append(f'boot {each.flavour}')
@@ -349,17 +418,25 @@ class Order(unittest.TestCase):
                 time.sleep(0.01)
             found.append(f'end {each.flavour}')
             return Counter(), guest.OK
-        with mock.patch.multiple(
-                test, run_boot=run, run_soak=lambda arch, _: run(self.named(arch)),
-                prepare=lambda each, _: found.append(f'build {each.flavour}') or ('', [])), \
-                ThreadPoolExecutor(2) as pool:
-            self.assertEqual(len(list(test.run_all(planned, soaks, pool))),
-                             len(planned) + len(soaks))
+
+        with (
+            mock.patch.multiple(
+                test,
+                run_boot=run,
+                run_soak=lambda arch, _: run(self.named(arch)),
+                prepare=lambda each, _: found.append(f'build {each.flavour}') or ('', []),
+            ),
+            ThreadPoolExecutor(2) as pool,
+        ):
+            self.assertEqual(
+                len(list(test.run_all(planned, soaks, pool))), len(planned) + len(soaks)
+            )
         return found
 
     def test_side_by_side_while_others_are_built(self):
-        found = self.events(self.named('x', True), self.named('a'), self.named('y', True),
-                            self.named('b'))
+        found = self.events(
+            self.named('x', True), self.named('a'), self.named('y', True), self.named('b')
+        )
         self.assertLess(found.index('boot b'), found.index('end a'))
         self.assertLess(found.index('build b'), found.index('end a'))
         self.assertLess(found.index('build y'), found.index('end a'))
@@ -373,15 +450,22 @@ class Order(unittest.TestCase):
 
 class Planned(unittest.TestCase):
     def planned(self, *more, **given):
-        asked = [*more, ('x', boot([{'program': 'a', 'skips': [{'test': 'b', 'reason': 'c'}]}])),
-                 ('y', boot([{'program': 'a'}, {'program': 'd'}], cpus=6, nodes=2))]
-        with mock.patch.object(plan.topics, 'boots', lambda: asked), \
-                mock.patch.object(test, 'elsewhere', lambda: ''):
+        asked = [
+            *more,
+            ('x', boot([{'program': 'a', 'skips': [{'test': 'b', 'reason': 'c'}]}])),
+            ('y', boot([{'program': 'a'}, {'program': 'd'}], cpus=6, nodes=2)),
+        ]
+        with (
+            mock.patch.object(plan.topics, 'boots', lambda: asked),
+            mock.patch.object(test, 'elsewhere', lambda: ''),
+        ):
             return test.boots_of(test.Asked(**given))
 
     def cpus(self, **given):
-        return [(each.options.cpus, each.options.nodes, len(each.tests))
-                for each in self.planned(**given)]
+        return [
+            (each.options.cpus, each.options.nodes, len(each.tests))
+            for each in self.planned(**given)
+        ]
 
     def test_as_the_topics_say_or_as_many_cpus_as_are_given(self):
         self.assertEqual(self.cpus(), [(0, 1, 1), (6, 2, 2)])
@@ -391,16 +475,19 @@ class Planned(unittest.TestCase):
 
     def test_tests_of_full_are_named(self):
         slow = ('z', boot([{'program': 'slow'}], full=True))
-        with mock.patch.object(plan.topics, 'boots', lambda: [slow]), \
-                mock.patch.object(test, 'elsewhere', lambda: ''), \
-                self.assertRaisesRegex(KitError, r'no test matches \(1 more with FULL=1\)'):
+        with (
+            mock.patch.object(plan.topics, 'boots', lambda: [slow]),
+            mock.patch.object(test, 'elsewhere', lambda: ''),
+            self.assertRaisesRegex(KitError, r'no test matches \(1 more with FULL=1\)'),
+        ):
             test.main(test='slow')
 
     def test_an_iommu_that_one_architecture_has(self):
         arm64 = ('z', boot([{'program': 'a'}], arch='arm64'))
         self.assertEqual([each.arch for each in self.planned(arm64, iommu='smmuv3')], ['arm64'])
-        self.assertEqual([each.arch for each in self.planned(arm64, iommu='amd')],
-                         ['x86_64', 'x86_64'])
+        self.assertEqual(
+            [each.arch for each in self.planned(arm64, iommu='amd')], ['x86_64', 'x86_64']
+        )
 
     def test_boots_that_become_one_and_may_skip(self):
         self.assertEqual(self.cpus(cpus=17), [(17, 1, 2)])
@@ -413,15 +500,21 @@ class Planned(unittest.TestCase):
     def test_every_architecture_is_soaked_unless_something_else_is_asked_for(self):
         self.assertEqual(self.soaked(), ['arm64', 'powerpc', 'x86_64'])
         self.assertEqual(self.soaked(arch='arm64', flavour='debug', test='soak'), ['arm64'])
-        for given in ({'full': False}, {'flavour': 'plain'}, {'test': 'iova'}, {'cpus': 3},
-                      {'iommu': 'amd'}):
+        for given in (
+            {'full': False},
+            {'flavour': 'plain'},
+            {'test': 'iova'},
+            {'cpus': 3},
+            {'iommu': 'amd'},
+        ):
             self.assertEqual(self.soaked(**given), [])
 
 
 class CommandLine(unittest.TestCase):
     def words(self, arch, **options):
-        return qemu.command_line(machine(arch), 'tcg', 'image', 'initrd', Options(**options),
-                                 'null')
+        return qemu.command_line(
+            machine(arch), 'tcg', 'image', 'initrd', Options(**options), 'null'
+        )
 
     def test_iommus(self):
         self.assertIn('intel-iommu,intremap=on,eim=on,caching-mode=on', self.words('x86_64'))
@@ -446,10 +539,14 @@ class CommandLine(unittest.TestCase):
 
 class Architectures(unittest.TestCase):
     def test_the_guest_of_a_folder_of_arch(self):
-        for path, arch in {'arch/x86/mm/init.c': 'x86_64', 'arch/riscv/mm/init.c': 'riscv64',
-                           'arch/s390/mm/init.c': 's390', 'mm/memory.c': 'x86_64',
-                           'tools/testing/selftests/riscv/abi/a.c': 'riscv64',
-                           'tools/testing/selftests/arm64/abi/a.c': 'arm64'}.items():
+        for path, arch in {
+            'arch/x86/mm/init.c': 'x86_64',
+            'arch/riscv/mm/init.c': 'riscv64',
+            'arch/s390/mm/init.c': 's390',
+            'mm/memory.c': 'x86_64',
+            'tools/testing/selftests/riscv/abi/a.c': 'riscv64',
+            'tools/testing/selftests/arm64/abi/a.c': 'arm64',
+        }.items():
             self.assertEqual(arch_of(path), arch)
 
     def archs_of(self, arch=None, full=False):
@@ -475,12 +572,15 @@ class Splats(unittest.TestCase):
         return console.splat_rules(arch, expected, self.folder, datetime.date.fromisoformat(day))
 
     def test_what_fails_a_run(self):
-        for line in ('[ 1.0] BUG: KASAN: slab-use-after-free', '[ 1.0] WARNING: x.c:1 at f+0x1',
-                     'DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x1000',
-                     'DMAR: DRHD: handling fault status reg 2',
-                     'AMD-Vi: Event logged [IO_PAGE_FAULT',
-                     'irq 16: nobody cared (try booting with the "irqpoll" option)',
-                     'rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:'):
+        for line in (
+            '[ 1.0] BUG: KASAN: slab-use-after-free',
+            '[ 1.0] WARNING: x.c:1 at f+0x1',
+            'DMAR: [DMA Write NO_PASID] Request device [00:02.0] fault addr 0x1000',
+            'DMAR: DRHD: handling fault status reg 2',
+            'AMD-Vi: Event logged [IO_PAGE_FAULT',
+            'irq 16: nobody cared (try booting with the "irqpoll" option)',
+            'rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:',
+        ):
             self.assertTrue(console.splats(line, self.rules()), line)
         for line in ('DMAR: IOMMU enabled', 'vfio-pci 0000:00:02.0: reset', 'debug: BUGS: none'):
             self.assertFalse(console.splats(line, self.rules()), line)
@@ -493,21 +593,29 @@ class Splats(unittest.TestCase):
         # it expires where it belongs; boots go on
         self.assertTrue(console.splats('WARNING: x.c:3', self.rules('powerpc', '2026-02-02', line)))
         self.assertFalse(console.splats('booted', self.rules('x86_64', '2026-02-02', line)))
-        self.assertFalse(console.splats('WARNING: x.c:3',
-                                        self.rules('powerpc', '2026-02-01', line)))
+        self.assertFalse(
+            console.splats('WARNING: x.c:3', self.rules('powerpc', '2026-02-01', line))
+        )
         for wrong in ('x | y', 'vax | a | b | c | 2026-02-01', 'powerpc | ( | b | c | 2026-02-01'):
             with self.assertRaises(KitError):
                 self.rules(line=wrong)
 
     def test_an_expired_exception_fails_the_check(self):
-        lines = '\n'.join(['# a comment', r'powerpc | x\.c | a reason | a link | 2026-02-01',
-                           'arm64 | y | another | a link | 2026-02-02'])
+        lines = '\n'.join(
+            [
+                '# a comment',
+                r'powerpc | x\.c | a reason | a link | 2026-02-01',
+                'arm64 | y | another | a link | 2026-02-02',
+            ]
+        )
         (self.folder / 'splats.allowed').write_text(lines)
         for day, places in (('2026-02-01', []), ('2026-02-02', [2]), ('2026-02-03', [2, 3])):
             found = console.expired(self.folder, datetime.date.fromisoformat(day))
             self.assertEqual([int(line.split(':')[1]) for line in found], places)
-        self.assertEqual(console.expired(self.folder, datetime.date(2026, 2, 2)), [
-            'guest/splats.allowed:2: expired on 2026-02-01 (powerpc): a reason'])
+        self.assertEqual(
+            console.expired(self.folder, datetime.date(2026, 2, 2)),
+            ['guest/splats.allowed:2: expired on 2026-02-01 (powerpc): a reason'],
+        )
         with mock.patch.object(check.files.console, 'expired', lambda: found):
             self.assertEqual(check.outcome(check.files.exceptions), ('failed', '\n'.join(found)))
 
@@ -519,7 +627,8 @@ class Splats(unittest.TestCase):
 
 
 class Races(unittest.TestCase):
-    BASE = {'iova.c': """static int pop(struct depot *d,
+    BASE = {
+        'iova.c': """static int pop(struct depot *d,
 \t\t       int n)
 {
 \treturn d->n - n;
@@ -534,23 +643,28 @@ int others(struct depot *d)
 {
 \treturn d->n;
 }
-""", 'gone.c': """int shrinks(void)
+""",
+        'gone.c': """int shrinks(void)
 {
 \tlock();
 \treturn 0;
 }
-""", 'tick.c': """int tick(void)
+""",
+        'tick.c': """int tick(void)
 {
 \treturn 0;
 }
-""", 'arch/arm64/pop.c': """int arm_get(void)
+""",
+        'arch/arm64/pop.c': """int arm_get(void)
 {
 \treturn pop(0, 1);
 }
-"""}
-    PATCHED = {'iova.c': BASE['iova.c'].replace('d->n - n', 'READ_ONCE(d->n) - n'),
-               'gone.c': BASE['gone.c'].replace('\tlock();\n', ''),
-               'walk.h': """static inline int do_walk(int a)
+""",
+    }
+    PATCHED = {
+        'iova.c': BASE['iova.c'].replace('d->n - n', 'READ_ONCE(d->n) - n'),
+        'gone.c': BASE['gone.c'].replace('\tlock();\n', ''),
+        'walk.h': """static inline int do_walk(int a)
 {
 \treturn a;
 }
@@ -560,7 +674,8 @@ int NS(runs)(int a)
 {
 \treturn walk(a);
 }
-"""}
+""",
+    }
     SYMBOLS = 'get others shrinks walk0.constprop.0 x86_64_runs tick runs_of_others arm_get'
     # of a console; {0} and {1} are where the two accesses are, {2} and {3} what has called them
     REPORT = """[    9.1] BUG: KCSAN: data-race in {0} / {1}
@@ -587,34 +702,46 @@ int NS(runs)(int a)
         self.commit(self.BASE)
         git('tag', 'base', cwd=self.folder)
         self.commit(self.PATCHED)
-        (self.folder / 'System.map').write_text(''.join(
-            f'ffffffff81000000 t {name}\n' for name in self.SYMBOLS.split()))
+        (self.folder / 'System.map').write_text(
+            ''.join(f'ffffffff81000000 t {name}\n' for name in self.SYMBOLS.split())
+        )
         self.built_from('iova.c', 'gone.c', 'tick.c', 'walk.h')
-        patch = mock.patch.multiple(races, source=lambda _: self.folder,
-                                    PATCHED=mock.Mock(out=lambda *_: self.folder))
+        patch = mock.patch.multiple(
+            races, source=lambda _: self.folder, PATCHED=mock.Mock(out=lambda *_: self.folder)
+        )
         patch.start()
         self.addCleanup(patch.stop)
 
     def built_from(self, *files):
-        (self.folder / '.vmlinux.o.cmd').write_text(''.join(
-            f'  ../../linux/{name} \\\n' for name in files))
+        (self.folder / '.vmlinux.o.cmd').write_text(
+            ''.join(f'  ../../linux/{name} \\\n' for name in files)
+        )
 
     def commit(self, files):
         for name, text in files.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_text(text)
         git('add', '-A', cwd=self.folder)
-        git('commit', '-q', '-m', 'x', cwd=self.folder,
-            env={'GIT_AUTHOR_NAME': 'x', 'GIT_AUTHOR_EMAIL': 'x@localhost'})
+        git(
+            'commit',
+            '-q',
+            '-m',
+            'x',
+            cwd=self.folder,
+            env={'GIT_AUTHOR_NAME': 'x', 'GIT_AUTHOR_EMAIL': 'x@localhost'},
+        )
 
     def test_symbols_stand_for_what_is_changed(self):
         # pop() is inlined; do_walk(), too, in what a macro makes
-        self.assertEqual(races.changed_functions(X86_64, 'kcsan'),
-                         ['get', 'shrinks', 'walk0', 'x86_64_runs'])
+        self.assertEqual(
+            races.changed_functions(X86_64, 'kcsan'), ['get', 'shrinks', 'walk0', 'x86_64_runs']
+        )
         # of what another architecture has, or a driver that is not built, nothing is in this kernel
         self.built_from('iova.c', 'gone.c', 'arch/arm64/pop.c', 'walk.h')
-        self.assertEqual(races.changed_functions(ARM64, 'kcsan'),
-                         ['arm_get', 'get', 'shrinks', 'walk0', 'x86_64_runs'])
+        self.assertEqual(
+            races.changed_functions(ARM64, 'kcsan'),
+            ['arm_get', 'get', 'shrinks', 'walk0', 'x86_64_runs'],
+        )
 
     def test_what_is_not_committed_counts(self):
         self.assertNotIn('tick', races.changed_functions(X86_64, 'kcsan'))
@@ -626,9 +753,15 @@ int NS(runs)(int a)
 
     def test_one_of_the_two_accesses_counts(self):
         names = races.changed_functions(X86_64, 'kcsan')
-        for sides, counts in ((('get', 'tick'), 1), (('tick', 'get'), 1), (('get', 'get'), 1),
-                              (('tick', 'walk0.constprop.0'), 1), (('tick', 'others'), 0),
-                              (('runs_of_others', 'tick'), 0), (('get_not', 'tick'), 0)):
+        for sides, counts in (
+            (('get', 'tick'), 1),
+            (('tick', 'get'), 1),
+            (('get', 'get'), 1),
+            (('tick', 'walk0.constprop.0'), 1),
+            (('tick', 'others'), 0),
+            (('runs_of_others', 'tick'), 0),
+            (('get_not', 'tick'), 0),
+        ):
             text = self.REPORT.format(*sides, 'get', 'get')
             self.assertEqual(self.found(text, names), counts, sides)
             # without the judgement each would
@@ -637,20 +770,29 @@ int NS(runs)(int a)
     def test_other_lines_fail_a_run_as_ever(self):
         names = races.changed_functions(X86_64, 'kcsan')
         self.assertEqual(self.found('BUG: KCSAN: assert: race in tick / tick\n', names), 1)
-        self.assertEqual(self.found('BUG: sleeping function called from invalid context\n', names),
-                         1)
+        self.assertEqual(
+            self.found('BUG: sleeping function called from invalid context\n', names), 1
+        )
 
     def test_what_the_series_calls_on_both_sides_is_told(self):
-        text = ''.join(self.REPORT.format(*each) for each in (
-            ('others', 'tick', 'get', 'walk0'), ('others', 'tick', 'get', 'get'),
-            ('others', 'tick', 'get', 'idle'), ('get', 'tick', 'get', 'get')))
+        text = ''.join(
+            self.REPORT.format(*each)
+            for each in (
+                ('others', 'tick', 'get', 'walk0'),
+                ('others', 'tick', 'get', 'get'),
+                ('others', 'tick', 'get', 'idle'),
+                ('get', 'tick', 'get', 'get'),
+            )
+        )
         names = races.changed_functions(X86_64, 'kcsan')
         self.assertEqual(races.below(text, names), {'others / tick': 2})
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             soak.tell_races(text, names)
-        self.assertEqual(said.getvalue().splitlines(), [
-            'soak: 3 races elsewhere', '  2 called by the series on both sides: others / tick'])
+        self.assertEqual(
+            said.getvalue().splitlines(),
+            ['soak: 3 races elsewhere', '  2 called by the series on both sides: others / tick'],
+        )
 
     def test_a_series_that_changes_no_function_is_an_error(self):
         git('tag', '-f', 'base', cwd=self.folder)
@@ -675,8 +817,10 @@ class Watch(unittest.TestCase):
         self.assertIn(says, ended.message)
 
     def test_good_and_failed(self):
-        ended, lines = self.watch('echo up > status; printf "a\\r\\nb\\nhalf" > results; '
-                                  'echo debug_locks 0 >> status; echo exit 0 >> status')
+        ended, lines = self.watch(
+            'echo up > status; printf "a\\r\\nb\\nhalf" > results; '
+            'echo debug_locks 0 >> status; echo exit 0 >> status'
+        )
         self.assertEqual((ended.status, ended.lockdep, lines), (guest.OK, False, ['a', 'b']))
         self.check('echo up > status; echo exit 3 >> status', guest.FAILED, 'exit status 3')
 
@@ -690,10 +834,14 @@ class Watch(unittest.TestCase):
         self.check('echo up > status', guest.LOST, 'without an exit status')
         self.check('sleep 9', guest.LOST, 'did not reach its init')
         self.check('echo up > status; sleep 9', guest.LOST, 'was silent')
-        self.check('echo up > status; while sleep 0.1; do echo x >> results; done', guest.LOST,
-                   'did not finish its job')
-        self.check('echo up > status; echo exit 0 >> status; sleep 9', guest.LOST,
-                   'did not power off')
+        self.check(
+            'echo up > status; while sleep 0.1; do echo x >> results; done',
+            guest.LOST,
+            'did not finish its job',
+        )
+        self.check(
+            'echo up > status; echo exit 0 >> status; sleep 9', guest.LOST, 'did not power off'
+        )
 
 
 @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
@@ -721,8 +869,14 @@ class Judge(unittest.TestCase):
     def test_a_program_twice(self):
         results = verdict.Report([Test(name='same'), Test(name='same')])
         for number, word in enumerate(('ok', 'not ok')):
-            for line in (f'## begin {number}', 'TAP version 13', '1..1', f'{word} 1 a', '',
-                         f'## end {number} {number}'):
+            for line in (
+                f'## begin {number}',
+                'TAP version 13',
+                '1..1',
+                f'{word} 1 a',
+                '',
+                f'## end {number} {number}',
+            ):
                 results.line(line)
         self.assertEqual(dict(results.verdict()), {'passed': 1, 'failed': 1})
 
@@ -734,24 +888,33 @@ class Checks(unittest.TestCase):
 
         def is_terminated():
             sys.exit(TERMINATED)
+
         self.assertEqual(check.outcome(dies)[0], 'failed')
         with self.assertRaises(SystemExit):
             check.outcome(is_terminated)
 
     def lanes(self, reading, compiling):
         """`make check` of one check that reads and one that compiles: lines of Python."""
-        script = ('import os, signal, threading, time\n'
-                  'from kit import cli\nfrom kit.check import check\n'
-                  'from kit.errors import fail\nfrom kit.process import output\n'
-                  'event = threading.Event()\n'
-                  f'def reads():\n    """a"""\n    {reading}\n'
-                  f'def compiles():\n    """b"""\n    {compiling}\n'
-                  'cli.guarded(lambda: print(check.run([{"r": reads}, {"c": compiles}],'
-                  ' lambda: None)), "check")\n')
+        script = (
+            'import os, signal, threading, time\n'
+            'from kit import cli\nfrom kit.check import check\n'
+            'from kit.errors import fail\nfrom kit.process import output\n'
+            'event = threading.Event()\n'
+            f'def reads():\n    """a"""\n    {reading}\n'
+            f'def compiles():\n    """b"""\n    {compiling}\n'
+            'cli.guarded(lambda: print(check.run([{"r": reads}, {"c": compiles}],'
+            ' lambda: None)), "check")\n'
+        )
         # the test may have been started with nohup
-        return subprocess.run([sys.executable, '-B', '-c', script], cwd=TOP, capture_output=True,
-                              text=True, timeout=30, check=False,
-                              preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
+        return subprocess.run(
+            [sys.executable, '-B', '-c', script],
+            cwd=TOP,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+        )
 
     def test_lanes_run_side_by_side(self):
         done = self.lanes('assert event.wait(20)', 'event.set(); fail("on purpose")')
@@ -767,16 +930,16 @@ class Checks(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, 'pid')
             done = self.lanes(
-                f'output(["sh", "-c", "echo $$ >{file}.new; mv {file}.new {file};'
-                f' exec sleep 60"])',
+                f'output(["sh", "-c", "echo $$ >{file}.new; mv {file}.new {file}; exec sleep 60"])',
                 f'while not os.path.exists("{file}"): time.sleep(0.1)\n'
-                f'    os.kill(os.getpid(), signal.{name}); time.sleep(20)')
+                f'    os.kill(os.getpid(), signal.{name}); time.sleep(20)',
+            )
             self.assertEqual(done.returncode, TERMINATED, done)
             child = Path('/proc', file.read_text().strip(), 'cmdline')
         # it was sent its signal: a busy machine takes a while to end it
         for _ in range(200):
             try:
-                if not child.read_bytes():    # dead, nobody has asked for its status
+                if not child.read_bytes():  # dead, nobody has asked for its status
                     return
             except OSError:
                 return
@@ -786,22 +949,29 @@ class Checks(unittest.TestCase):
 
 class Tables(unittest.TestCase):
     def test_worse_rows_come_first(self):
-        rows = [{'base': 2, 'patched': 1, 'ratio': 2, 'better': 'lower'},
-                {'base': 1, 'patched': 2, 'ratio': 0.5, 'better': 'lower'},
-                {'base': 2, 'patched': 1, 'ratio': 0.5, 'better': 'higher'},
-                {'base': 1, 'patched': 0, 'ratio': None, 'better': 'lower'}]
+        rows = [
+            {'base': 2, 'patched': 1, 'ratio': 2, 'better': 'lower'},
+            {'base': 1, 'patched': 2, 'ratio': 0.5, 'better': 'lower'},
+            {'base': 2, 'patched': 1, 'ratio': 0.5, 'better': 'higher'},
+            {'base': 1, 'patched': 0, 'ratio': None, 'better': 'lower'},
+        ]
         self.assertEqual([table.better(row) for row in rows], [1, 0.5, 0.5, 1])
 
     def test_a_part_takes_the_place_of_its_rows(self):
         def row(metric, base):
             return measure.row(metric, [[base]], [[1]])
+
         topic = mock.Mock(PARTS={'locks': lambda *_: ([row('lock', 5)], 'tcg')})
         record = {'command': 'make bench', 'rows': [row('lock', 3), row('time', 2)]}
-        with mock.patch('kit.topics.benchmark', lambda _: topic), \
-                mock.patch('kit.bench.measure.load', lambda _: record):
+        with (
+            mock.patch('kit.topics.benchmark', lambda _: topic),
+            mock.patch('kit.bench.measure.load', lambda _: record),
+        ):
             data = bench.with_part('x', 'locks', measure.Bench(), {}, 'make bench PART=locks')
-            self.assertEqual([(each['metric'], each['base']) for each in data['rows']],
-                             [('time', 2), ('lock', 5)])
+            self.assertEqual(
+                [(each['metric'], each['base']) for each in data['rows']],
+                [('time', 2), ('lock', 5)],
+            )
             self.assertEqual(measure.commands(data), '`make bench`; `make bench PART=locks`')
             with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(KitError):
                 bench.with_part('x', 'time', measure.Bench(), {}, '')

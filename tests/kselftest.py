@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Any kselftest of any tree, and files of results: a toy suite, built and run by a fake guest."""
+
 import contextlib
 import io
 import json
@@ -49,12 +50,20 @@ echo not ok 2 bad
 echo 'ok 3 none # SKIP no such device'
 exit 1
 """
-FILES = {'Makefile': MAKEFILE, 'config': 'CONFIG_NET=y\nCONFIG_ODD=m\n', 'settings': 'timeout=1\n',
-         'config.x86_64': 'CONFIG_HERE=y\n', 'data/file': 'text\n', 'ktap.in': KTAP,
-         'plain.in': '#!/bin/sh\ncat data/file\n', 'extra.in': '#!/bin/sh\nexit 3\n',
-         'skips.in': '#!/bin/sh\necho no such thing here\nexit 4\n',
-         'hangs.in': '#!/bin/sh\nexec sleep 30\n',
-         'script.sh': '#!/bin/sh\n./plain\n', 'needs.pl': '#!/usr/bin/env perl\n'}
+FILES = {
+    'Makefile': MAKEFILE,
+    'config': 'CONFIG_NET=y\nCONFIG_ODD=m\n',
+    'settings': 'timeout=1\n',
+    'config.x86_64': 'CONFIG_HERE=y\n',
+    'data/file': 'text\n',
+    'ktap.in': KTAP,
+    'plain.in': '#!/bin/sh\ncat data/file\n',
+    'extra.in': '#!/bin/sh\nexit 3\n',
+    'skips.in': '#!/bin/sh\necho no such thing here\nexit 4\n',
+    'hangs.in': '#!/bin/sh\nexec sleep 30\n',
+    'script.sh': '#!/bin/sh\n./plain\n',
+    'needs.pl': '#!/usr/bin/env perl\n',
+}
 
 
 class Toy(unittest.TestCase):
@@ -74,9 +83,11 @@ class Toy(unittest.TestCase):
         git('-c', 'user.name=a', '-c', 'user.email=a@b', 'commit', '-qm', 'x', cwd=self.tree)
         self.kernels = []
         for target, fake in (
-                (user_tree, {'BUILD': self.work / 'build'}),
-                (kselftest, {'install_headers': lambda *_: None, 'PATIENCE': 1}),
-                (kselftest.kernel, {'build': self.built}), (guest, {'run_guest': self.booted})):
+            (user_tree, {'BUILD': self.work / 'build'}),
+            (kselftest, {'install_headers': lambda *_: None, 'PATIENCE': 1}),
+            (kselftest.kernel, {'build': self.built}),
+            (guest, {'run_guest': self.booted}),
+        ):
             patch = mock.patch.multiple(target, **fake)
             patch.start()
             self.addCleanup(patch.stop)
@@ -93,8 +104,9 @@ class Toy(unittest.TestCase):
         for file in files:
             shutil.copy(file, inside)
         job = job.replace('/tmp', str(inside)).replace('/job/', f'{inside}/')
-        done = subprocess.run(['sh', '-c', job], capture_output=True, text=True, check=False,
-                              timeout=60)
+        done = subprocess.run(
+            ['sh', '-c', job], capture_output=True, text=True, check=False, timeout=60
+        )
         for line in (done.stdout + done.stderr).splitlines():
             on_line(line)
         self.options = options
@@ -109,8 +121,13 @@ class Toy(unittest.TestCase):
             except KitError as error:
                 status = f'died {error.code}'
                 print(error)
-        found = {result.name if result.name != result.program else result.program.split(':')[1]:
-                 result.word for boot in kept for result in boot.results}
+        found = {
+            result.name
+            if result.name != result.program
+            else result.program.split(':')[1]: result.word
+            for boot in kept
+            for result in boot.results
+        }
         return status, said.getvalue(), found
 
 
@@ -119,8 +136,10 @@ class Kselftest(Toy):
     def test_one_program(self):
         status, said, found = self.call('toy:plain', arch='x86_64', iommu='virtio', cpus=3)
         self.assertEqual((status, found), (guest.OK, {'plain': 'passed'}), said)
-        self.assertEqual([(machine.arch, flavour, tree.root) for machine, flavour, tree in
-                          self.kernels], [('x86_64', 'plain@toy', self.work / 'build/own')])
+        self.assertEqual(
+            [(machine.arch, flavour, tree.root) for machine, flavour, tree in self.kernels],
+            [('x86_64', 'plain@toy', self.work / 'build/own')],
+        )
         self.assertEqual((self.options.iommu, self.options.cpus), ('virtio', 3))
         self.assertEqual(said.splitlines()[-1], '1 passed, 0 failed, 0 skipped')
         made = self.work / 'build/own/build/x86_64-kselftest/toy'
@@ -128,14 +147,28 @@ class Kselftest(Toy):
 
     def test_a_whole_suite(self):
         status, said, found = self.call('toy')
-        self.assertEqual(found, {'good': 'passed', 'bad': 'failed', 'none': 'skipped',
-                                 'plain': 'passed', 'skips': 'skipped', 'hangs': 'failed',
-                                 'script.sh': 'passed'}, said)
+        self.assertEqual(
+            found,
+            {
+                'good': 'passed',
+                'bad': 'failed',
+                'none': 'skipped',
+                'plain': 'passed',
+                'skips': 'skipped',
+                'hangs': 'failed',
+                'script.sh': 'passed',
+            },
+            said,
+        )
         self.assertEqual(status, guest.FAILED)
-        for line in ('FAILED toy:hangs: timed out', 'FAILED toy:ktap: bad: failure',
-                     'cannot run toy:needs.pl: the guest has no perl', 'was not built whole'):
+        for line in (
+            'FAILED toy:hangs: timed out',
+            'FAILED toy:ktap: bad: failure',
+            'cannot run toy:needs.pl: the guest has no perl',
+            'was not built whole',
+        ):
             self.assertIn(line, said)
-        self.assertNotIn('toy:extra', said)    # built, but not run
+        self.assertNotIn('toy:extra', said)  # built, but not run
 
     def test_programs_that_the_makefile_does_not_run(self):
         self.assertEqual(self.call('toy:extra')[::2], (guest.FAILED, {'extra': 'failed'}))
@@ -169,30 +202,50 @@ class Kernel(Toy):
             folder.mkdir()
             (folder / '.config').write_text('')
             said = io.StringIO()
-            with mock.patch.multiple(
-                    config, source=lambda _: self.tree,
-                    inputs=lambda *_: '', generate=lambda *_: {'ODD': 'n'},
+            with (
+                mock.patch.multiple(
+                    config,
+                    source=lambda _: self.tree,
+                    inputs=lambda *_: '',
+                    generate=lambda *_: {'ODD': 'n'},
                     known_symbols=lambda *_: {'ODD'},
-                    fragments=lambda *_: [(self.suite / 'config', {'ODD': 'y'})]), \
-                    contextlib.redirect_stderr(said):
+                    fragments=lambda *_: [(self.suite / 'config', {'ODD': 'y'})],
+                ),
+                contextlib.redirect_stderr(said),
+            ):
                 with self.assertRaises(KitError) if dies else contextlib.nullcontext():
-                    config.configure(machine('x86_64'), flavour,
-                                     mock.Mock(out=lambda *_: folder))
-            self.assertIn('CONFIG_ODD=y was requested but is n (its dependencies?)',
-                          said.getvalue())
+                    config.configure(machine('x86_64'), flavour, mock.Mock(out=lambda *_: folder))
+            self.assertIn(
+                'CONFIG_ODD=y was requested but is n (its dependencies?)', said.getvalue()
+            )
 
 
 @unittest.skipUnless((LINUX / 'tools/testing/kunit').exists(), 'no linux/ here')
 class Results(unittest.TestCase):
-    LINES = ['TAP version 13', '1..4', '# why # it is', 'not ok 1 bad', 'ok 2 good',
-             'ok 3 none # SKIP no device', 'ok 4 <odd> & "names"']
+    LINES = [
+        'TAP version 13',
+        '1..4',
+        '# why # it is',
+        'not ok 1 bad',
+        'ok 2 good',
+        'ok 3 none # SKIP no device',
+        'ok 4 <odd> & "names"',
+    ]
 
     def boots(self):
         tests = [Test(name='mm:a', tap=None, skips=kselftest.SKIPS), Test(name='b')]
         said = verdict.Report(tests)
         with contextlib.redirect_stdout(io.StringIO()):
-            for line in ['## begin 0', *self.LINES, '## end 0 1', '## begin 1',
-                         'TAP version 13', '1..1', 'ok 1 b', '## end 1 3']:
+            for line in [
+                '## begin 0',
+                *self.LINES,
+                '## end 0 1',
+                '## begin 1',
+                'TAP version 13',
+                '1..1',
+                'ok 1 b',
+                '## end 1 3',
+            ]:
                 said.line(line)
         lost = guest.Outcome(guest.LOST, 'guest lost', '  the console', None, 'tcg', '', 1, 1, None)
         return [results.ended_of('x86_64 plain', 'x86_64', said, lost)]
@@ -201,29 +254,48 @@ class Results(unittest.TestCase):
         parsed, status = verdict.parse(results.ktap(self.boots()).splitlines())
         found = [(path.split('.', 1)[1], each.status) for path, each in verdict.leaves(parsed)]
         self.assertEqual(parsed.counts.errors, 0)
-        self.assertEqual(found, [
-            ('mm:a.bad', status.FAILURE), ('mm:a.good', status.SUCCESS),
-            ('mm:a.none', status.SKIPPED), ('mm:a.<odd> & "names"', status.SUCCESS),
-            ('b.the program', status.SUCCESS), ('b.the program', status.FAILURE),
-            ('guest', status.FAILURE)])
+        self.assertEqual(
+            found,
+            [
+                ('mm:a.bad', status.FAILURE),
+                ('mm:a.good', status.SUCCESS),
+                ('mm:a.none', status.SKIPPED),
+                ('mm:a.<odd> & "names"', status.SUCCESS),
+                ('b.the program', status.SUCCESS),
+                ('b.the program', status.FAILURE),
+                ('guest', status.FAILURE),
+            ],
+        )
 
     def test_junit(self):
-        suite, = ElementTree.fromstring(results.junit(self.boots()))
-        self.assertEqual(suite.attrib, {'name': 'x86_64 plain', 'tests': '7', 'failures': '3',
-                                        'skipped': '1'})
-        cases = [(case.get('classname'), case.get('name'), [each.tag for each in case])
-                 for case in suite]
+        (suite,) = ElementTree.fromstring(results.junit(self.boots()))
+        self.assertEqual(
+            suite.attrib, {'name': 'x86_64 plain', 'tests': '7', 'failures': '3', 'skipped': '1'}
+        )
+        cases = [
+            (case.get('classname'), case.get('name'), [each.tag for each in case]) for case in suite
+        ]
         self.assertEqual(cases[0], ('mm:a', 'bad', ['failure']))
-        self.assertEqual(cases[2:4], [('mm:a', 'none', ['skipped']),
-                                      ('mm:a', '<odd> & "names"', [])])
-        self.assertEqual(cases[-3:], [('b', 'the program', []), ('b', 'the program', ['failure']),
-                                      ('guest', 'the program', ['failure'])])
+        self.assertEqual(
+            cases[2:4], [('mm:a', 'none', ['skipped']), ('mm:a', '<odd> & "names"', [])]
+        )
+        self.assertEqual(
+            cases[-3:],
+            [
+                ('b', 'the program', []),
+                ('b', 'the program', ['failure']),
+                ('guest', 'the program', ['failure']),
+            ],
+        )
 
     def test_kernelci(self):
         whole = json.loads(results.kernelci(self.boots()))
-        program, = [each for each in whole['sub_groups'][0]['sub_groups'] if each['name'] == 'mm:a']
-        self.assertEqual([each['status'] for each in program['test_cases']],
-                         ['FAIL', 'PASS', 'SKIP', 'PASS'])
+        (program,) = [
+            each for each in whole['sub_groups'][0]['sub_groups'] if each['name'] == 'mm:a'
+        ]
+        self.assertEqual(
+            [each['status'] for each in program['test_cases']], ['FAIL', 'PASS', 'SKIP', 'PASS']
+        )
         self.assertEqual((whole['arch'], whole['misc']['failed']), ('x86_64', 3))
 
     def test_a_file_of_results_is_written_whatever_the_boots_gave(self):
@@ -233,9 +305,11 @@ class Results(unittest.TestCase):
                 tell(boot)
             return guest.LOST
 
-        with tempfile.TemporaryDirectory() as folder, \
-                mock.patch.object(test, 'boot_all', boot_all), \
-                contextlib.redirect_stderr(io.StringIO()):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(test, 'boot_all', boot_all),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
             for suffix in results.WRITERS:
                 path = cli.results_file(f'{folder}/x{suffix}')
                 self.assertEqual(test.main(full=True, results=path), guest.LOST)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """This repository's topics: each can be taken away, and what stands on it goes with it."""
+
 import re
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from kit.source.patches import patch_files  # noqa: E402
 from kit.typed import load  # noqa: E402
 
 # what the verbs ask of the topics, without a kernel: boots, configurations, tables, letters
-ASK = '''
+ASK = """
 from kit import topics
 from kit.bench import measure, pages, table
 from kit.setup import deps
@@ -33,9 +34,9 @@ for data in filter(None, map(measure.load, topics.measured())):
     print(table.text(data), table.cover_faults(data))
 pages.write()
 print('stale pages:', *pages.stale())
-'''
+"""
 
-PATCH = '''Subject: [PATCH] a: add it
+PATCH = """Subject: [PATCH] a: add it
 
 diff --git a/lib/Kconfig b/lib/Kconfig
 --- a/lib/Kconfig
@@ -52,7 +53,7 @@ new file mode 100644
 +static struct kunit_suite suite = {
 +	.name = "a",
 +};
-'''
+"""
 
 
 def added_in(patch):
@@ -63,8 +64,9 @@ def added_in(patch):
         if '\n--- /dev/null\n' in part:
             found.add(path)
         if 'Kconfig' in path:
-            found |= {f'CONFIG_{name}'
-                      for name in re.findall(r'^\+(?:menu)?config (\w+)$', part, re.M)}
+            found |= {
+                f'CONFIG_{name}' for name in re.findall(r'^\+(?:menu)?config (\w+)$', part, re.M)
+            }
         found |= {f'suite {name}' for name in re.findall(r'^\+\t\.name = "(\w+)"', part, re.M)}
     return found
 
@@ -94,8 +96,7 @@ class Topics(unittest.TestCase):
         top = Path(tempfile.mkdtemp(prefix='topics-'))
         self.addCleanup(shutil.rmtree, top)
         for name in ('kit', 'guest', 'series'):
-            shutil.copytree(TOP / name, top / name,
-                            ignore=shutil.ignore_patterns('__pycache__'))
+            shutil.copytree(TOP / name, top / name, ignore=shutil.ignore_patterns('__pycache__'))
         shutil.copy(TOP / 'README.md', top)
         return top
 
@@ -106,12 +107,18 @@ class Topics(unittest.TestCase):
             gone = {topic, *(each for each in order if topic in topics.after(each))}
             if gone == set(order):
                 continue
-            (top / 'series/order').write_text(''.join(f'{each}\n' for each in order
-                                                      if each not in gone))
+            (top / 'series/order').write_text(
+                ''.join(f'{each}\n' for each in order if each not in gone)
+            )
             for each in gone:
                 shutil.move(top / 'series' / each, top / f'away-{each}')
-            done = subprocess.run([sys.executable, '-B', '-c', ASK], cwd=top, capture_output=True,
-                                  text=True, check=False)
+            done = subprocess.run(
+                [sys.executable, '-B', '-c', ASK],
+                cwd=top,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             self.assertEqual(done.returncode, 0, f'without {topic}: {done.stderr}')
             for each in gone:
                 self.assertNotIn(each, done.stdout)
@@ -124,37 +131,63 @@ class Topics(unittest.TestCase):
         for topic in topics.order():
             stands_on = {topic, *topics.after(topic)}
             for other in set(topics.order()) - stands_on:
-                self.assertEqual(asked_by(topic) & added[other], set(),
-                                 f'{topic} asks for what {other} adds: take it into `after`')
+                self.assertEqual(
+                    asked_by(topic) & added[other],
+                    set(),
+                    f'{topic} asks for what {other} adds: take it into `after`',
+                )
 
     def test_what_a_patch_adds(self):
         self.assertEqual(added_in(PATCH), {'lib/a_kunit.c', 'CONFIG_A_KUNIT', 'suite a'})
 
     def test_programs_name_no_topic(self):
-        files = [TOP / 'Makefile', TOP / '.ci/run', *TOP.glob('kit/**/*.py'),
-                 *(path for path in TOP.glob('guest/**/*') if path.is_file())]
+        files = [
+            TOP / 'Makefile',
+            TOP / '.ci/run',
+            *TOP.glob('kit/**/*.py'),
+            *(path for path in TOP.glob('guest/**/*') if path.is_file()),
+        ]
         # as a string or in a path: a name may be an ordinary word as well
-        named = {topic for path in files for topic in topics.order()
-                 if re.search(rf'["\'/]{re.escape(topic)}["\'/]', path.read_text())}
+        named = {
+            topic
+            for path in files
+            for topic in topics.order()
+            if re.search(rf'["\'/]{re.escape(topic)}["\'/]', path.read_text())
+        }
         self.assertEqual(named, set())
 
 
 class Front(unittest.TestCase):
     """The front page's row of a topic, from a record of two rows."""
 
-    ROWS = [{'metric': 'map', 'unit': 's', 'better': 'lower', 'base': 2.0, 'patched': 1.0,
-             'ratio': 2.0},
-            {'metric': 'unmap', 'unit': 's', 'better': 'lower', 'base': 1.0, 'patched': 4.0,
-             'ratio': 0.25}]
+    ROWS = [
+        {
+            'metric': 'map',
+            'unit': 's',
+            'better': 'lower',
+            'base': 2.0,
+            'patched': 1.0,
+            'ratio': 2.0,
+        },
+        {
+            'metric': 'unmap',
+            'unit': 's',
+            'better': 'lower',
+            'base': 1.0,
+            'patched': 4.0,
+            'ratio': 0.25,
+        },
+    ]
 
     def line(self, **said):
         module = mock.Mock(describe=lambda row: [row['metric'], ''])
         settings = {'problem': 'slow', 'rows': [{'text': '{base} to {patched}', 'metric': 'map'}]}
         shown = load(model.Front, {**settings, **said}, 'x')
-        with mock.patch.multiple(topics, front=lambda topic: shown,
-                                 benchmark=lambda topic: module), \
-                mock.patch.object(measure, 'load', lambda topic: {'rows': self.ROWS}), \
-                mock.patch.object(front, 'patch_files', lambda topic: ['a patch']):
+        with (
+            mock.patch.multiple(topics, front=lambda topic: shown, benchmark=lambda topic: module),
+            mock.patch.object(measure, 'load', lambda topic: {'rows': self.ROWS}),
+            mock.patch.object(front, 'patch_files', lambda topic: ['a patch']),
+        ):
             try:
                 return front.line('mine')[1:4]
             except KitError as error:
@@ -163,13 +196,16 @@ class Front(unittest.TestCase):
     def test_the_worst_row_is_the_record_s(self):
         worse = {'text': 'unmap, {patched} s', 'metric': 'unmap'}
         self.assertEqual(self.line(worst=worse), ['slow', '2 to 1', 'unmap, 4 s'])
-        self.assertIn('the row that got worst is: unmap', self.line(
-            worst={'text': 'x', 'metric': 'map'}))
+        self.assertIn(
+            'the row that got worst is: unmap', self.line(worst={'text': 'x', 'metric': 'map'})
+        )
         self.assertIn('worst is missing; it is: unmap', self.line())
 
     def test_a_row_that_is_not_there(self):
-        self.assertIn("0 rows of bench.json have {'metric': 'x'}, one is meant",
-                      self.line(rows=[{'text': 'x', 'metric': 'x'}]))
+        self.assertIn(
+            "0 rows of bench.json have {'metric': 'x'}, one is meant",
+            self.line(rows=[{'text': 'x', 'metric': 'x'}]),
+        )
 
 
 if __name__ == '__main__':

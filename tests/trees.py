@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Locks, worktrees, a tree of the user's, the host's size: on toy trees."""
+
 import contextlib
 import io
 import os
@@ -95,7 +96,6 @@ class Worktrees(Toy):
         self.assertEqual((folder / 'a').read_text(), 'a\n')
         self.assertTrue(git.whole(folder))
 
-
     def test_a_name_that_another_worktree_has_now(self):
         self.new_toy()
         one, other = self.work / 'one/linux', self.work / 'other/linux'
@@ -121,8 +121,10 @@ class Own(Toy):
     def use(self):
         with mock.patch.object(user_tree, 'BUILD', self.work / 'build'):
             used = user_tree.use(str(self.toy))
-            read = [{path.name: path.read_text() for path in tree.linux.glob('[ab]')}
-                    for tree in (used.base, used.patched)]
+            read = [
+                {path.name: path.read_text() for path in tree.linux.glob('[ab]')}
+                for tree in (used.base, used.patched)
+            ]
         self.assertEqual(read[0], {'a': 'a\n'})
         self.assertEqual(read[1], {path.name: path.read_text() for path in self.toy.glob('[ab]')})
 

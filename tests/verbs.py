@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """base, tree, export and mail on a toy kernel of three files: bad input gets one line, and nothing
 is lost."""
+
 import os
 import random
 import re
@@ -39,9 +40,7 @@ class Verbs(unittest.TestCase):
         self.top = self.work / name
         self.linux = self.top / 'linux'
         (self.top / 'series').mkdir(parents=True)
-        shutil.copytree(
-            TOP / 'kit', self.top / 'kit', ignore=shutil.ignore_patterns('__pycache__')
-        )
+        shutil.copytree(TOP / 'kit', self.top / 'kit', ignore=shutil.ignore_patterns('__pycache__'))
         (self.top / 'BASE').write_text('version 7.3.4\n')
         (self.top / 'series' / 'order').write_text('one\ntwo\n')
 
@@ -224,8 +223,9 @@ class Verbs(unittest.TestCase):
         self.three_patches_of_a_file()
         shutil.rmtree(self.linux)
         self.newer_release('v7.3.4', 'v7.3.5')
-        self.assertIn('are from the stable tree', self.good('base', LINUX='',
-                                                            STABLE_GIT=f'file://{self.toy}'))
+        self.assertIn(
+            'are from the stable tree', self.good('base', LINUX='', STABLE_GIT=f'file://{self.toy}')
+        )
         self.good('tree')
         self.assertIn('line three\nline 4\nLine 5\n', (self.linux / 'kernel/a.c').read_text())
 
@@ -236,18 +236,27 @@ class Verbs(unittest.TestCase):
         self.commit('kernel/a.c', 'line 7\n', 'line seven\n', 'x', cwd=self.toy)
         self.git('tag', '-f', 'v7.3.5', cwd=self.toy)
         self.good('base')
-        self.bad('tree', says='("a: third") of topic two does not apply (kernel/a.c); the base is '
-                 '7.3.5, the series is written on 7.3.4; linux/ is as it was')
+        self.bad(
+            'tree',
+            says='("a: third") of topic two does not apply (kernel/a.c); the base is '
+            '7.3.5, the series is written on 7.3.4; linux/ is as it was',
+        )
 
     def test_patches_that_nothing_can_merge(self):
         self.three_patches_of_a_file()
         shutil.rmtree(self.linux)
         self.newer_release('v7.3.5')
-        self.assertIn('no source has the files of 7.3.4, so git cannot merge: LINUX= a git tree '
-                      'with the tag v7.3.4', self.good('base'))
-        self.bad('tree', says='"a: first") of topic one does not apply; the base is 7.3.5, the '
-                 'series is written on 7.3.4, whose files git lacks to merge: LINUX= a git tree '
-                 'with v7.3.4')
+        self.assertIn(
+            'no source has the files of 7.3.4, so git cannot merge: LINUX= a git tree '
+            'with the tag v7.3.4',
+            self.good('base'),
+        )
+        self.bad(
+            'tree',
+            says='"a: first") of topic one does not apply; the base is 7.3.5, the '
+            'series is written on 7.3.4, whose files git lacks to merge: LINUX= a git tree '
+            'with v7.3.4',
+        )
         # a wrong file with the right tag is none of BASE's
         shutil.rmtree(self.linux)
         self.git('tag', 'v7.3.4', 'v7.3.5', cwd=self.toy)
@@ -267,11 +276,14 @@ class Verbs(unittest.TestCase):
         self.assertIn(f'rebase: two: {subject} is in v7.3.5 already', said)
         self.assertIn(f'rebase: dropped {subject}', said)
         self.assertIn('rebase: from v7.3.4 to v7.3.5', said)
-        self.assertEqual([path.split('/', 1)[1] for path in self.patches()], [
-            'one/0001-a-first.patch', 'one/0002-a-second.patch', 'two/0001-a-third.patch'])
+        self.assertEqual(
+            [path.split('/', 1)[1] for path in self.patches()],
+            ['one/0001-a-first.patch', 'one/0002-a-second.patch', 'two/0001-a-third.patch'],
+        )
         self.assertIn('version 7.3.5\n', (self.top / 'BASE').read_text())
-        self.assertIn('line three\nline 4\nLine 5\nline 6\nLINE 7\n',
-                      (self.linux / 'kernel/a.c').read_text())
+        self.assertIn(
+            'line three\nline 4\nLine 5\nline 6\nLINE 7\n', (self.linux / 'kernel/a.c').read_text()
+        )
         self.assertNotEqual(self.git('rev-parse', 'base'), old)
         self.assertIn('linux/ is what series/ describes', self.good('tree'))
         # the same as whoever makes linux/ anew has
@@ -307,10 +319,14 @@ class Verbs(unittest.TestCase):
         self.newer_release('v7.3.4', 'v7.3.5')
         self.commit('kernel/a.c', 'line 7\n', 'line seven\n', 'x', cwd=self.toy)
         self.git('tag', '-f', 'v7.3.5', cwd=self.toy)
-        self.bad('rebase', '7.3.5', says='stopped at "a: third", conflict in kernel/a.c: in linux/ '
-                 'resolve it, `git add`, `git rebase --continue`, then `make export`; or go back '
-                 f'with `git rebase --abort` and `git tag -f base {old[:12]}`',
-                 LINUX=str(self.toy))
+        self.bad(
+            'rebase',
+            '7.3.5',
+            says='stopped at "a: third", conflict in kernel/a.c: in linux/ '
+            'resolve it, `git add`, `git rebase --continue`, then `make export`; or go back '
+            f'with `git rebase --abort` and `git tag -f base {old[:12]}`',
+            LINUX=str(self.toy),
+        )
         self.assertEqual((self.patches(), (self.top / 'BASE').read_text()), (before, base))
         self.bad('export', says='a git rebase is under way')
         self.bad('rebase', '7.3.5', says='not what series/ describes', LINUX=str(self.toy))
@@ -400,7 +416,7 @@ class Verbs(unittest.TestCase):
         self.assertIn(b'kernel/a.c', base)
         self.assertNotIn(b'kernel/new.c', base)
         shutil.rmtree(self.linux)
-        (self.home / '.gitconfig').write_text('''[user]
+        (self.home / '.gitconfig').write_text("""[user]
  name = Someone Else
  email = else@example.com
 [format]
@@ -430,7 +446,7 @@ class Verbs(unittest.TestCase):
  gpgSign = true
 [apply]
  whitespace = fix
-''')
+""")
         self.good('base')
         self.good('tree')
         self.good('export')
@@ -539,13 +555,24 @@ class Verbs(unittest.TestCase):
 
     def killed(self, after, *words):
         """The verb killed after so many seconds; a step of it goes on, and the next one waits."""
-        env = {'PATH': os.environ['PATH'], 'HOME': str(self.home), 'KIT_NO_SETUP': '1',
-               'PYTHONDONTWRITEBYTECODE': '1', 'LINUX': str(self.toy)}
+        env = {
+            'PATH': os.environ['PATH'],
+            'HOME': str(self.home),
+            'KIT_NO_SETUP': '1',
+            'PYTHONDONTWRITEBYTECODE': '1',
+            'LINUX': str(self.toy),
+        }
         if words[0] != 'base':
             del env['LINUX']
-        with subprocess.Popen([sys.executable, '-m', 'kit', *words], cwd=self.top, env=env,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL, start_new_session=True) as verb:
+        with subprocess.Popen(
+            [sys.executable, '-m', 'kit', *words],
+            cwd=self.top,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as verb:
             try:
                 verb.wait(after)
             except subprocess.TimeoutExpired:
@@ -698,8 +725,12 @@ class Verbs(unittest.TestCase):
         for send in '1', '':
             status, said, mails = self.mail(SEND=send)
             self.assertEqual((bool(status), mails), (True, []), said)
-            self.assertRegex(said.splitlines()[-1], 'nobody can write to '
-                             + re.escape(private) + r', the author of \w+ \("1: add it"\)')
+            self.assertRegex(
+                said.splitlines()[-1],
+                'nobody can write to '
+                + re.escape(private)
+                + r', the author of \w+ \("1: add it"\)',
+            )
 
     def test_mail_of_a_topic_that_needs_another(self):
         self.mailable()
@@ -715,8 +746,12 @@ class Verbs(unittest.TestCase):
 
     def test_mail_of_patches_one_by_one(self):
         self.mailable()
-        self.commit('kernel/b.c', 'line 9\n', 'LINE 9\n',
-                    'b: third\n\nWhy.\n\nSuggested-by: A Friend <friend@example.com>')
+        self.commit(
+            'kernel/b.c',
+            'line 9\n',
+            'LINE 9\n',
+            'b: third\n\nWhy.\n\nSuggested-by: A Friend <friend@example.com>',
+        )
         self.commit('kernel/new.c', 'line 9\n', 'LINE 9\n', 'new: fourth\n\nWhy.')
         self.good('export')
         settings = self.top / 'series/two/topic.toml'
@@ -732,8 +767,9 @@ class Verbs(unittest.TestCase):
             self.assertIn(f'base-commit: {self.git("rev-parse", "base")}'.encode(), data)
             self.assertRegex(data, rb'\nSubject: (=\?UTF-8|\[PATCH\] )')
             self.assertNotIn(b'In-Reply-To', data)
-        self.assertEqual([b'prerequisite-patch-id' in data for _, data in mails],
-                         [False, False, True])
+        self.assertEqual(
+            [b'prerequisite-patch-id' in data for _, data in mails], [False, False, True]
+        )
         self.assertEqual(['friend@example.com' in to for to, _ in mails], [False, True, False])
         # each on the base, the second version of one alone
         self.assertEqual(*self.git('rev-parse', 'sent/two/b-third/v1^', 'base').split())
@@ -814,8 +850,10 @@ class Verbs(unittest.TestCase):
     def test_what_is_checked_out_stays(self):
         self.two_topics()
         self.git('checkout', '-q', 'one')
-        self.assertIn('used as it is, at one; `make tree` goes back to two',
-                      self.good('tree', '--keep', '--stay'))
+        self.assertIn(
+            'used as it is, at one; `make tree` goes back to two',
+            self.good('tree', '--keep', '--stay'),
+        )
         self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'one')
         self.good('tree', '--keep')
         self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'two')
@@ -854,10 +892,12 @@ class Verbs(unittest.TestCase):
     # topics
 
     def boots(self):
-        script = 'from kit import topics\nfrom kit.test import plan\n' \
-                 'print([(b.arch, b.options.iommu, b.options.cpus, len(b.tests)) ' \
-                 'for b in plan.chosen()], [c.name for c in topics.compiled()], ' \
-                 'topics.config(["x86_64-debug"]))'
+        script = (
+            'from kit import topics\nfrom kit.test import plan\n'
+            'print([(b.arch, b.options.iommu, b.options.cpus, len(b.tests)) '
+            'for b in plan.chosen()], [c.name for c in topics.compiled()], '
+            'topics.config(["x86_64-debug"]))'
+        )
         done = self.call(sys.executable, '-c', script)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -877,12 +917,17 @@ class Verbs(unittest.TestCase):
         self.assertTrue((self.top / 'series/mine/0001-mine-add-it.patch').exists())
         text = page.partition('```toml\n')[2].partition('```')[0]
         (self.top / 'series/mine/topic.toml').write_text(text)
-        self.assertEqual(set(tomllib.loads(text)), set(fields_of(Topic)),
-                         'the example has each key')
-        self.assertEqual(self.boots(), "[('x86_64', 'virtio', 0, 1), "
-                         "('x86_64', 'virtio', 4, 1)] ['up'] [(PosixPath('" + str(self.top) +
-                         "/series/mine/topic.toml'), "
-                         "{'PROC_PID_CPUSET': 'y'})]\n")
+        self.assertEqual(
+            set(tomllib.loads(text)), set(fields_of(Topic)), 'the example has each key'
+        )
+        self.assertEqual(
+            self.boots(),
+            "[('x86_64', 'virtio', 0, 1), "
+            "('x86_64', 'virtio', 4, 1)] ['up'] [(PosixPath('"
+            + str(self.top)
+            + "/series/mine/topic.toml'), "
+            "{'PROC_PID_CPUSET': 'y'})]\n",
+        )
         # and taken away
         shutil.rmtree(self.top / 'series/mine')
         (self.top / 'series/order').write_text('one\ntwo\n')
@@ -918,8 +963,10 @@ class Verbs(unittest.TestCase):
         self.assertEqual(self.ci(f'{good}; exit 1', good), (1, '6 passed, 1 failed, 2 skipped'))
         self.assertEqual(self.ci('true', good), (1, '3 passed, 1 failed, 1 skipped'))
         narrowed = 'echo $${#TEST} passed, $${#ARCH} failed, $${#FULL} skipped'
-        self.assertEqual(self.ci(narrowed, narrowed, TEST='x', ARCH='arm64', FULL='1'),
-                         (0, '0 passed, 0 failed, 0 skipped'))
+        self.assertEqual(
+            self.ci(narrowed, narrowed, TEST='x', ARCH='arm64', FULL='1'),
+            (0, '0 passed, 0 failed, 0 skipped'),
+        )
 
 
 if __name__ == '__main__':

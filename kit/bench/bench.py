@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make bench: a topic measured, written to series/TOPIC/bench.json with its picture and tables."""
+
 from typing import Any
 
 from kit import topics
@@ -14,8 +15,9 @@ def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], comman
     known = getattr(topics.benchmark(topic), 'PARTS', {})
     if part not in known:
         raise KitError(f'PART={part}: {topic} has {" ".join(known) or "no parts"}')
-    data = measure.load(topic) or fail(f'no record of {topic} that {part} is a part of: '
-                                       f'make bench TOPIC={topic}')
+    data = measure.load(topic) or fail(
+        f'no record of {topic} that {part} is a part of: make bench TOPIC={topic}'
+    )
     rows, _ = known[part](bench, **given)
     metrics = {row['metric'] for row in rows}
     data['rows'] = [row for row in data['rows'] if row['metric'] not in metrics]

@@ -8,6 +8,7 @@
     worst      the same for the row that got worst: an error if that is another one
     state      is it ready to be mailed, or what does it wait for?
 """
+
 from collections.abc import Sequence
 
 from kit import topics
@@ -37,7 +38,8 @@ def said(topic: str, wanted: FrontRow, rows: Sequence[Row]) -> tuple[str, Row]:
     found = [row for row in rows if wanted.fields.items() <= row.items()]
     if len(found) != 1:
         raise KitError(
-            f'{where(topic)}: {len(found)} rows of bench.json have {wanted.fields}, one is meant')
+            f'{where(topic)}: {len(found)} rows of bench.json have {wanted.fields}, one is meant'
+        )
     row = found[0]
     return wanted.text.format(base=in_words(row['base']), patched=in_words(row['patched'])), row
 
@@ -65,8 +67,7 @@ def line(topic: str) -> list[str]:
         return [name, front.problem, '-', '-', front.state]
     rows = data['rows']
     figures = '; '.join(said(topic, wanted, rows)[0] for wanted in front.rows)
-    return [name, front.problem, figures, worst(topic, front, rows),
-            front.state]
+    return [name, front.problem, figures, worst(topic, front, rows), front.state]
 
 
 def markdown() -> str:

@@ -15,6 +15,7 @@ What is particular to a topic is in its measure.py:
     note(record)              what to know below the table
     plot(record, pyplot)      a figure
 """
+
 import contextlib
 import hashlib
 import json
@@ -38,11 +39,11 @@ from kit.vm import guest
 
 Row = dict[str, Any]
 Record = dict[str, Any]
-Figures = dict[str, list[float]]    # {metric: numbers}, of one boot
-Boots = Sequence[Sequence[float]]    # figures of each
+Figures = dict[str, list[float]]  # {metric: numbers}, of one boot
+Boots = Sequence[Sequence[float]]  # figures of each
 SOAK = TOP / 'soak'
 LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
-TREES = ('base', 'patched')    # of a Bench
+TREES = ('base', 'patched')  # of a Bench
 
 
 class Journal:
@@ -52,7 +53,7 @@ class Journal:
         self.path, self.lock = path, threading.Lock()
         self.boots: dict[tuple[str, ...], Any] = {}
         for line in path.read_text().splitlines() if path.exists() else []:
-            with contextlib.suppress(ValueError):    # half a line, of one that was killed
+            with contextlib.suppress(ValueError):  # half a line, of one that was killed
                 key, figures = json.loads(line)
                 self.boots[tuple(key)] = figures
 
@@ -60,7 +61,7 @@ class Journal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.lock, open(self.path, 'a', encoding='ascii') as file:
             # there may be half a line before
-            file.write(f"\n{json.dumps([key, figures])}\n")
+            file.write(f'\n{json.dumps([key, figures])}\n')
 
     def end(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -79,7 +80,7 @@ class Bench:
     Tree that it has made itself."""
 
     trees: Trees = OURS
-    journal: Journal | None = None    # that of `make bench`; none while `make run` measures
+    journal: Journal | None = None  # that of `make bench`; none while `make run` measures
 
     def tree(self, tree: str | Tree) -> Tree:
         return self.trees.named(tree) if isinstance(tree, str) else tree
@@ -98,21 +99,25 @@ class Bench:
         for tree in (self.trees.patched, self.trees.series):
             if selftest.has(tree, program):
                 return selftest.build(model.machine(arch), tree, [program])[program]
-        raise KitError(f'{program} is not there to measure with: no topic adds it to what linux/ '
-                       'has checked out')
+        raise KitError(
+            f'{program} is not there to measure with: no topic adds it to what linux/ '
+            'has checked out'
+        )
 
     def program(self, arch: str, name: str, files: Sequence[Path]) -> Path:
         """A program of these files; SOAK is where they find headers, too."""
         folder = self.trees.patched.root / 'build' / f'{arch}-bench'
-        return program.build(model.machine(arch), self.trees.patched, folder, name, files,
-                             '-I', SOAK)
+        return program.build(
+            model.machine(arch), self.trees.patched, folder, name, files, '-I', SOAK
+        )
 
     def module(self, arch: str, flavour: str, tree: str | Tree, file: Path, made: Path) -> Path:
         """A module of this file, see reproducer.module()."""
         return reproducer.module(model.machine(arch), flavour, self.tree(tree), file, made)
 
-    def run_guest(self, arch: str, image: Path, job: str, files: Sequence[Path], options: Options,
-                  **more: Any) -> guest.Outcome:
+    def run_guest(
+        self, arch: str, image: Path, job: str, files: Sequence[Path], options: Options, **more: Any
+    ) -> guest.Outcome:
         """See guest.run_guest()."""
         return guest.run_guest(model.machine(arch), image, job, files, options, **more)
 
@@ -129,17 +134,21 @@ class Bench:
         self.journal.add((what, *key), found)
         return found
 
-    def figures_of(self, arch: str, image: Path, job: str, files: Sequence[Path], options: Options,
-                   what: str) -> tuple[Figures, str]:
+    def figures_of(
+        self, arch: str, image: Path, job: str, files: Sequence[Path], options: Options, what: str
+    ) -> tuple[Figures, str]:
         """({metric: [numbers]}, accelerator) of one boot, from the job's lines `METRIC NUMBER`."""
         figures, accelerator = self.journaled(
-            what, (repr(options), job, digest(image, *files)),
-            lambda: boot(arch, image, job, files, options, what))
+            what,
+            (repr(options), job, digest(image, *files)),
+            lambda: boot(arch, image, job, files, options, what),
+        )
         return figures, accelerator
 
 
-def boot(arch: str, image: Path, job: str, files: Sequence[Path], options: Options,
-         what: str) -> tuple[Figures, str]:
+def boot(
+    arch: str, image: Path, job: str, files: Sequence[Path], options: Options, what: str
+) -> tuple[Figures, str]:
     """See Bench.figures_of()."""
     figures: Figures = {}
 
@@ -147,8 +156,9 @@ def boot(arch: str, image: Path, job: str, files: Sequence[Path], options: Optio
         if found := LINE.match(text):
             figures.setdefault(found[1], []).append(float(found[2]))
 
-    ended = guest.run_guest(model.machine(arch), image, job, files, options, name='bench',
-                            what=what, on_line=on_line)
+    ended = guest.run_guest(
+        model.machine(arch), image, job, files, options, name='bench', what=what, on_line=on_line
+    )
     if ended.status != guest.OK:
         say(ended.detail)
         raise KitError(f'{what}: {ended.message}', ended.status)
@@ -161,39 +171,74 @@ def plugin(source: Path) -> Path:
     """A TCG plugin, compiled for QEMU on this host."""
     made = BUILD / 'plugins' / f'{source.parent.name}.so'
     made.parent.mkdir(parents=True, exist_ok=True)
-    step(None, ['gcc', '-O2', '-Wall', '-shared', '-fPIC', '-fvisibility=hidden',
-                '-I', TOP / 'kit/bench', '-o', made, source])
+    step(
+        None,
+        [
+            'gcc',
+            '-O2',
+            '-Wall',
+            '-shared',
+            '-fPIC',
+            '-fvisibility=hidden',
+            '-I',
+            TOP / 'kit/bench',
+            '-o',
+            made,
+            source,
+        ],
+    )
     return made
 
 
 def warn_if_busy(seconds: float = 1) -> None:
     """Ratios of times are spoilt by whatever else the host does."""
+
     def times() -> list[int]:
         with open('/proc/stat', encoding='ascii') as file:
             return [int(number) for number in file.readline().split()[1:9]]
+
     before = times()
     time.sleep(seconds)
     spent = [after - then for then, after in zip(before, times())]
-    share = 1 - (spent[3] + spent[4]) / (sum(spent) or 1)    # idle, iowait
+    share = 1 - (spent[3] + spent[4]) / (sum(spent) or 1)  # idle, iowait
     if share > 0.05:
-        say(f'warning: the host is {share:.0%} busy with something else: two vCPUs need two idle '
-            'CPUs, the ratios will be too low')
+        say(
+            f'warning: the host is {share:.0%} busy with something else: two vCPUs need two idle '
+            'CPUs, the ratios will be too low'
+        )
 
 
 def row(metric: str, before: Boots, after: Boots, unit: str = 's', **more: object) -> Row:
     """before, after: one list of figures per boot of each kernel; lower is better."""
-    base, patched = (statistics.median([value for run in runs for value in run])
-                     for runs in (before, after))
-    ratios = [base / patched, *(statistics.median(one) / statistics.median(other)
-                                for one, other in zip(before, after))]
-    return {'metric': metric, **more, 'unit': unit, 'better': 'lower', 'base': round(base, 6),
-            'patched': round(patched, 6), 'ratio': round(ratios[0], 3), 'runs': len(before),
-            'min': round(min(ratios), 3), 'max': round(max(ratios), 3)}
+    base, patched = (
+        statistics.median([value for run in runs for value in run]) for runs in (before, after)
+    )
+    ratios = [
+        base / patched,
+        *(statistics.median(one) / statistics.median(other) for one, other in zip(before, after)),
+    ]
+    return {
+        'metric': metric,
+        **more,
+        'unit': unit,
+        'better': 'lower',
+        'base': round(base, 6),
+        'patched': round(patched, 6),
+        'ratio': round(ratios[0], 3),
+        'runs': len(before),
+        'min': round(min(ratios), 3),
+        'max': round(max(ratios), 3),
+    }
 
 
 def record(topic: str, command: str, rows: Sequence[Row], accelerator: str) -> Record:
-    return {'topic': topic, 'base': f'v{release(BASE)}',
-            'accelerator': accelerator.split(',')[0], 'command': command, 'rows': rows}
+    return {
+        'topic': topic,
+        'base': f'v{release(BASE)}',
+        'accelerator': accelerator.split(',')[0],
+        'command': command,
+        'rows': rows,
+    }
 
 
 def commands(data: Record) -> str:
@@ -220,8 +265,9 @@ def load(topic: str) -> Record | None:
 def save(data: Record, path: Path) -> None:
     """A row a line, for readable diffs; the last record stays until the new one is whole."""
     rows = ',\n'.join('    ' + json.dumps(row) for row in data['rows'])
-    head = ',\n'.join(f'  {json.dumps(key)}: {json.dumps(value)}'
-                      for key, value in data.items() if key != 'rows')
+    head = ',\n'.join(
+        f'  {json.dumps(key)}: {json.dumps(value)}' for key, value in data.items() if key != 'rows'
+    )
     try:
         part = path.with_suffix('.part')
         part.write_text(f'{{\n{head},\n  "rows": [\n{rows}\n  ]\n}}\n')

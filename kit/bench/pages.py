@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The tables of the pages, written from the records."""
+
 import re
 
 from kit import topics
@@ -10,23 +11,31 @@ from kit.soak import record
 
 def filled(page):
     """A page's text with the table of each topic, and of the soaks, between its marks."""
+
     def fill(found):
         data = measure.load(found[2]) if found[2] in topics.measured() else None
-        text = table.markdown(data) if data else \
-            f'Not measured yet: `make bench TOPIC={found[2]}`'
+        text = table.markdown(data) if data else f'Not measured yet: `make bench TOPIC={found[2]}`'
         return f'{found[1]}\n{text}\n{found[3]}'
+
     page = re.sub(r'(<!-- bench (\S+) -->)\n.*?(<!-- end -->)', fill, page, flags=re.S)
     # both show records of all topics
     for mark, what in (('soak', record.tables), ('front', front.markdown)):
-        page = re.sub(rf'(<!-- {mark} -->)\n.*?(<!-- end -->)',
-                      lambda found: f'{found[1]}\n{what()}\n{found[2]}', page, flags=re.S)
+        page = re.sub(
+            rf'(<!-- {mark} -->)\n.*?(<!-- end -->)',
+            lambda found: f'{found[1]}\n{what()}\n{found[2]}',
+            page,
+            flags=re.S,
+        )
     return page
 
 
 def pages():
     own = TOP / 'README.md', TOP / 'soak' / 'README.md'
-    return [page for page in (*own, *(SERIES / topic / 'README.md' for topic in topics.order()))
-            if page.exists()]
+    return [
+        page
+        for page in (*own, *(SERIES / topic / 'README.md' for topic in topics.order()))
+        if page.exists()
+    ]
 
 
 def write(_=None):

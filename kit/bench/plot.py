@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """series/TOPIC/bench.png: the same bytes for the same record."""
+
 import os
 import sys
 
@@ -15,13 +16,15 @@ def pyplot():
         import matplotlib
     except ImportError:
         debian = '/usr/bin/python3'
-        if os.path.realpath(sys.executable) == os.path.realpath(debian) \
-                or not os.path.exists(debian):
+        if os.path.realpath(sys.executable) == os.path.realpath(debian) or not os.path.exists(
+            debian
+        ):
             raise KitError('matplotlib is missing: make deps')
         return None
     matplotlib.use('Agg')
     matplotlib.rcParams.update({'font.family': 'DejaVu Sans', 'font.size': 9})
     from matplotlib import pyplot as found
+
     return found
 
 
@@ -30,8 +33,11 @@ def draw(topic):
     if not plt:
         os.chdir(TOP)
         # bench's variables would mean nothing to plot
-        os.execve('/usr/bin/python3', ['/usr/bin/python3', '-m', 'kit', 'plot', topic],
-                  cli.without_variables())
+        os.execve(
+            '/usr/bin/python3',
+            ['/usr/bin/python3', '-m', 'kit', 'plot', topic],
+            cli.without_variables(),
+        )
     figure = topics.benchmark(topic).plot(measure.load(topic), plt)
     figure.tight_layout()
     path = measure.path_of(topic).with_suffix('.png')

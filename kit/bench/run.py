@@ -5,6 +5,7 @@ Three boots of each kernel, five when those do not agree which kernel is faster,
 nothing has changed since the last time, its table is shown again; RUNS=1 measures with one boot
 each.
 """
+
 import hashlib
 import json
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ from kit.errors import KitError, fail
 from kit.paths import BUILD, SERIES, shown
 from kit.process import say
 
-FEW, MANY = 3, 5    # boots
+FEW, MANY = 3, 5  # boots
 
 
 def quick_topic(topic: str) -> str:
@@ -34,11 +35,13 @@ def key_of(topic: str, bench: Bench) -> str:
     """What the figures depend on: both kernels, the program, the benchmark."""
     module = topics.benchmark(topic)
     arch, flavour, program = module.QUICK
-    source(bench.trees.base)    # newer than the patched kernel's objects: counts as changed
+    source(bench.trees.base)  # newer than the patched kernel's objects: counts as changed
     for tree in bench.trees.patched, bench.trees.base:
         bench.build(arch, flavour, tree)
-    inputs = [kernel.stamp(model.machine(arch), flavour, tree)
-              for tree in (bench.trees.base, bench.trees.patched)]
+    inputs = [
+        kernel.stamp(model.machine(arch), flavour, tree)
+        for tree in (bench.trees.base, bench.trees.patched)
+    ]
     files = bench.selftest(arch, program), SERIES / topic / 'measure.py', Path(__file__)
     inputs += [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     return hashlib.sha256(repr(inputs).encode()).hexdigest()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tables of records: as text for terminals and cover letters, as Markdown for the pages."""
+
 import re
 import textwrap
 
@@ -7,7 +8,7 @@ from kit import topics
 from kit.bench import measure
 from kit.errors import fail
 
-COVER_ROWS, COVER_COLUMNS = 16, 75    # what a mail can carry
+COVER_ROWS, COVER_COLUMNS = 16, 75  # what a mail can carry
 
 
 def better(row):
@@ -46,8 +47,12 @@ def cells(data, cover=False):
         head.append('min–max')
     lines = []
     for row in rows:
-        line = [*topic.describe(row), number(row['base'], row['unit']),
-                number(row['patched'], row['unit']), ratio(row['ratio'])]
+        line = [
+            *topic.describe(row),
+            number(row['base'], row['unit']),
+            number(row['patched'], row['unit']),
+            ratio(row['ratio']),
+        ]
         if not cover:
             several = row.get('runs', 1) > 1 and row['min'] is not None
             line.append(f'{ratio(row["min"])}–{ratio(row["max"])}' if several else '')
@@ -65,9 +70,13 @@ def text(data, cover=False):
     head, lines = cells(data, cover)
     widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
     left = [is_text(column, lines) for column in range(len(head))]
-    show = ['  '.join(cell.ljust(width) if is_left else cell.rjust(width)
-                      for cell, width, is_left in zip(line, widths, left)).rstrip()
-            for line in [head, *lines]]
+    show = [
+        '  '.join(
+            cell.ljust(width) if is_left else cell.rjust(width)
+            for cell, width, is_left in zip(line, widths, left)
+        ).rstrip()
+        for line in [head, *lines]
+    ]
     note = topics.benchmark(data['topic']).note(data).replace('`', '')
     return '\n'.join([*show, '', textwrap.fill(note, COVER_COLUMNS, break_on_hyphens=False)])
 

@@ -5,6 +5,7 @@
 most of the time, run beside those that compile, which wait for git, make and the linker, and these
 beside those of other architectures. Those that need no linux/ run while it is made.
 """
+
 import functools
 import os
 import sys
@@ -22,33 +23,51 @@ from kit.setup import prepare
 # lanes: of this repository alone, one that reads, one that compiles for each architecture; each in
 # the order they run
 OWN = {
-    'python': files.python, 'shell': files.shell, 'contents': files.contents,
-    'exceptions': files.exceptions, 'tables': files.tables,
+    'python': files.python,
+    'shell': files.shell,
+    'contents': files.contents,
+    'exceptions': files.exceptions,
+    'tables': files.tables,
     'own-tests-verbs': files.own_tests_of_verbs,
 }
 READING = {
-    'own-tests': files.own_tests, 'models': files.models,
-    'applies': patches.applies, 'round-trip': patches.round_trip, 'plain-am': patches.plain_am,
-    'checkpatch': patches.checkpatched, 'kernel-doc': pages.kernel_doc, 'docs': pages.docs,
-    'spelling': patches.spelling, 'maintainers': patches.maintainers, 'binding': patches.binding,
+    'own-tests': files.own_tests,
+    'models': files.models,
+    'applies': patches.applies,
+    'round-trip': patches.round_trip,
+    'plain-am': patches.plain_am,
+    'checkpatch': patches.checkpatched,
+    'kernel-doc': pages.kernel_doc,
+    'docs': pages.docs,
+    'spelling': patches.spelling,
+    'maintainers': patches.maintainers,
+    'binding': patches.binding,
     'mail': mailed.mail,
 }
 
 
 def compiling_lane(arch, full):
     """{NAME-ARCH: check}"""
-    checks = {'configs': compiling.configs, 'compile': compiling.small,
-              'bisect': compiling.bisect, 'alone': compiling.alone,
-              'warnings': compiling.warnings}
-    return {f'{name}-{arch}': functools.update_wrapper(functools.partial(check, arch, full), check)
-            for name, check in checks.items()}
+    checks = {
+        'configs': compiling.configs,
+        'compile': compiling.small,
+        'bisect': compiling.bisect,
+        'alone': compiling.alone,
+        'warnings': compiling.warnings,
+    }
+    return {
+        f'{name}-{arch}': functools.update_wrapper(functools.partial(check, arch, full), check)
+        for name, check in checks.items()
+    }
 
 
 def lanes(full=False):
     """The longest comes last: the thread that signals come to runs it, and shows how it goes on."""
-    return [OWN, READING,
-            *(compiling_lane(arch, full)
-              for arch in sorted(usual_archs(full), key=GENERIC.__eq__))]
+    return [
+        OWN,
+        READING,
+        *(compiling_lane(arch, full) for arch in sorted(usual_archs(full), key=GENERIC.__eq__)),
+    ]
 
 
 def outcome(function):
@@ -71,8 +90,10 @@ def run_lane(lane):
         start = time.monotonic()
         words[name], findings = outcome(check)
         what = check.__doc__.strip().splitlines()[0]
-        lines = [f'{words[name]:7} {time.monotonic() - start:6.1f} s  {name}: {what}',
-                 *(f'    {line}' for line in findings.splitlines()[:60])]
+        lines = [
+            f'{words[name]:7} {time.monotonic() - start:6.1f} s  {name}: {what}',
+            *(f'    {line}' for line in findings.splitlines()[:60]),
+        ]
         # over the other lane's progress
         print('\r\033[K' if sys.stdout.isatty() else '', '\n'.join(lines), sep='', flush=True)
     return words
@@ -100,8 +121,14 @@ def run(chosen, make_linux):
 
 def main(check='', full=False, linux=None, stable_git=None):
     words, known = check.split(), lanes(full)
-    chosen = [{name: each for name, each in lane.items()
-               if not words or any(word in name for word in words)} for lane in known]
+    chosen = [
+        {
+            name: each
+            for name, each in lane.items()
+            if not words or any(word in name for word in words)
+        }
+        for lane in known
+    ]
     names = [name for lane in known for name in lane]
     if not any(chosen):
         raise KitError(f'no check of that name (there are: {" ".join(names)})')

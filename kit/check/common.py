@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What checks share: the applied series, a worktree to look at its commits, findings, memory."""
+
 import functools
 import hashlib
 import re
@@ -17,10 +18,10 @@ from kit.source.patches import patch_files
 from kit.source.pinned import touched
 from kit.topics import order
 
-WORK = BUILD / 'check'               # what the checks write down
-READ = WORK / 'linux'                # a whole worktree, to read in
-GENERIC = 'x86_64'                   # the architecture that generic code is built for
-ONE_AT_A_TIME = threading.Lock()    # what the lanes of checks share
+WORK = BUILD / 'check'  # what the checks write down
+READ = WORK / 'linux'  # a whole worktree, to read in
+GENERIC = 'x86_64'  # the architecture that generic code is built for
+ONE_AT_A_TIME = threading.Lock()  # what the lanes of checks share
 
 
 class Failed(Exception):
@@ -46,8 +47,10 @@ class Series:
         below, self.topic_files, self.commits = 'base', {}, []
         for topic, tip in self.tips.items():
             self.topic_files[topic] = touched(below, tip)
-            self.commits += [(topic, commit) for commit in
-                             git('rev-list', '--reverse', f'{below}..{tip}').split()]
+            self.commits += [
+                (topic, commit)
+                for commit in git('rev-list', '--reverse', f'{below}..{tip}').split()
+            ]
             below = tip
 
     def present(self, *suffixes):
@@ -81,7 +84,7 @@ def checkout(commit, tree):
     """The commit in the worktree, with nothing else in it."""
     commit = git('rev-parse', f'{commit}^{{commit}}').strip()
     if not whole(tree):
-        with ONE_AT_A_TIME:    # git counts its worktrees
+        with ONE_AT_A_TIME:  # git counts its worktrees
             whole_worktree(tree.parent.name, tree, commit)
     git('checkout', '-q', '--force', '--detach', commit, cwd=tree)
     git('clean', '-q', '-ffdx', cwd=tree)
@@ -95,8 +98,10 @@ def each(function, items):
 
 def new_lines(base, tip):
     """Findings in tip that base has not, line numbers apart."""
+
     def plain(line):
         return re.sub(r':\d+(:\d+)?(?=[: ])', '', line)
+
     rest, found = Counter(map(plain, base)), []
     for line in tip:
         if rest[plain(line)]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Checks that compile, for an architecture and in its own worktree: each patch by itself, small
 configurations, gcc W=1 and sparse."""
+
 import functools
 import re
 import shutil
@@ -38,7 +39,7 @@ from kit.test import plan
 # Debian's sparse 0.6.4 lacks __typeof_unqual__, for which v7.3's build would leave sparse out
 # without a word
 SPARSE = 'sparse -D__typeof_unqual__=__typeof__'
-USERS = 40    # of a header that are compiled with it; the last commit is built whole
+USERS = 40  # of a header that are compiled with it; the last commit is built whole
 
 
 def linux_of(arch):
@@ -74,15 +75,21 @@ def build_key(commit, arch):
     """What a kernel of the commit is built from."""
     settings = [GUEST / f'{arch}.toml', *sorted((GUEST / 'config').iterdir())]
     configs = topics.config([arch, flavour_of(arch), f'{arch}-{flavour_of(arch)}'])
-    return remember(sources(commit, arch), [path.read_bytes() for path in settings],
-                    [wanted for _, wanted in configs], topics.suites(arch),
-                    compiler_version(machine(arch)))
+    return remember(
+        sources(commit, arch),
+        [path.read_bytes() for path in settings],
+        [wanted for _, wanted in configs],
+        topics.suites(arch),
+        compiler_version(machine(arch)),
+    )
 
 
 def gcc_says(log, arch):
     """gcc's and sparse's lines in a log, as paths of the kernel's tree."""
-    lines = [re.sub(r'^(\.\./)+linux/', '', line.replace(f'{linux_of(arch)}/', ''))
-             for line in log.read_text(errors='replace').splitlines()]
+    lines = [
+        re.sub(r'^(\.\./)+linux/', '', line.replace(f'{linux_of(arch)}/', ''))
+        for line in log.read_text(errors='replace').splitlines()
+    ]
     return [line for line in lines if re.match(r'\S+:\d+(:\d+)?: (warning|error):', line)]
 
 
@@ -104,8 +111,11 @@ def header_name(path):
 def users():
     """{header: C files of the last commit that include it}, of headers of the kernel that the
     series touches."""
-    names = {header_name(path) for path in series().files
-             if path.endswith('.h') and not path.startswith('tools/')}
+    names = {
+        header_name(path)
+        for path in series().files
+        if path.endswith('.h') and not path.startswith('tools/')
+    }
     patterns = [f'-e<{name}>' for name in sorted(names)]
     lines = try_git('grep', '-oF', *patterns, series().last, '--', '*.c').stdout if names else ''
     found = {}
@@ -159,8 +169,11 @@ def build_commit(what, commit, arch, parts=()):
 def build_suites(commit, below, arch):
     """The selftest suites that a patch touches."""
     paths = touched(below, commit)
-    suites = [suite for suite in topics.suites(arch)
-              if any(path.startswith(f'{selftest.BELOW}/{suite}/') for path in paths)]
+    suites = [
+        suite
+        for suite in topics.suites(arch)
+        if any(path.startswith(f'{selftest.BELOW}/{suite}/') for path in paths)
+    ]
     key = remember('suites', git('rev-parse', f'{commit}^{{tree}}'), suites, arch)
     if suites and not passed_before(key):
         checkout(commit, linux_of(arch))
@@ -192,8 +205,12 @@ def bisect(arch, full=False):
 def alone(arch, _=False):
     """Each patch that is mailed by itself applies to the base, and compiles there."""
     need_patches()
-    found = [(topic, path) for topic in topics.order() if topics.is_single(topic)
-             and arch in archs_of(topic) for path in patch_files(topic)]
+    found = [
+        (topic, path)
+        for topic in topics.order()
+        if topics.is_single(topic) and arch in archs_of(topic)
+        for path in patch_files(topic)
+    ]
     if not found:
         raise Skipped(f'no patch is mailed by itself for {arch}')
     try:
@@ -216,12 +233,18 @@ def compiler_warnings(commit, files, arch):
     objects = [path[:-2] + '.o' for path in files]
     for path in objects:
         (folder / path).unlink(missing_ok=True)
-    command, env = make(machine(arch), folder, linux_of(arch), '-k', 'W=1', 'C=1',
-                        f'CHECK={SPARSE}', *objects)
+    command, env = make(
+        machine(arch), folder, linux_of(arch), '-k', 'W=1', 'C=1', f'CHECK={SPARSE}', *objects
+    )
     which = 'base' if commit == 'base' else 'series'
     log = WORK / f'warnings-{arch}-{which}.log'
-    status = step(f'W=1 and sparse of {len(objects)} files ({arch}, {which})', command, log=log,
-                  env=env, check=False)
+    status = step(
+        f'W=1 and sparse of {len(objects)} files ({arch}, {which})',
+        command,
+        log=log,
+        env=env,
+        check=False,
+    )
     if 'C=1 specified, but' in log.read_text(errors='replace'):
         raise Failed(f'sparse is too old for this kernel: {log.relative_to(TOP)}')
     return status, gcc_says(log, arch), log
@@ -229,8 +252,9 @@ def compiler_warnings(commit, files, arch):
 
 def warnings(arch, _=False):
     """gcc W=1 and sparse say nothing new of any touched file."""
-    files = [path for path in series().kernel_files(series().present('.c'))
-             if arch_of(path) == arch]
+    files = [
+        path for path in series().kernel_files(series().present('.c')) if arch_of(path) == arch
+    ]
     if not files:
         raise Skipped(f'no C file of the kernel for {arch} is touched')
     status, after, log = compiler_warnings(series().last, files, arch)
@@ -242,8 +266,11 @@ def warnings(arch, _=False):
     failed_before, before, _ = compiler_warnings('base', old, arch) if old else (0, [], None)
     # this kernel does not have a file that does not compile on the base
     absent = {line.split(':')[0] for line in before if ': error: ' in line}
-    new = [line for line in new_lines(before, after)
-           if line.split(':')[0] in set(series().files) - absent]
+    new = [
+        line
+        for line in new_lines(before, after)
+        if line.split(':')[0] in set(series().files) - absent
+    ]
     # another architecture's driver does not compile here, on the base as little
     if status and not new and not failed_before:
         raise Failed(f'the touched files do not compile with W=1: {log.relative_to(TOP)}')
@@ -254,8 +281,11 @@ def warnings(arch, _=False):
 def machine_of(config):
     """The guest's, but for what the configuration says."""
     found = machine(config.arch)
-    return replace(found, kernel_arch=config.kernel_arch or found.kernel_arch,
-                   cross_compile=config.cross_compile or found.cross_compile)
+    return replace(
+        found,
+        kernel_arch=config.kernel_arch or found.kernel_arch,
+        cross_compile=config.cross_compile or found.cross_compile,
+    )
 
 
 def compile_touched(config, commit, files):
@@ -269,16 +299,17 @@ def compile_touched(config, commit, files):
     ccache = 'ccache ' if shutil.which('ccache') else ''
     compiler = [f'CC={ccache}{config.compiler}'] if config.compiler else []
     lost = generate(guest, folder, src, topics.symbols(config.symbols), *compiler)
-    if lost and commit == series().last:    # the base has not the series' own
+    if lost and commit == series().last:  # the base has not the series' own
         raise Failed(f'{name}: not in .config: {" ".join(lost)}')
     objects = [f'{path[:-2]}.o' for path in [*files, *config.also]]
-    for path in objects:    # only what is compiled says something
+    for path in objects:  # only what is compiled says something
         (folder / path).unlink(missing_ok=True)
     command, env = make(guest, folder, src, *compiler, '-k', *objects)
     which = 'the base' if commit == 'base' else subject(commit)
     log = folder / f'{name}-{"base" if commit == "base" else "series"}.log'
-    status = step(f'compile {name}: {len(objects)} files of {which}', command, log=log, env=env,
-                  check=False)
+    status = step(
+        f'compile {name}: {len(objects)} files of {which}', command, log=log, env=env, check=False
+    )
     said = (folder / 'config.log').read_text(errors='replace').splitlines()
     unmet = [line for line in said if 'unmet direct dependencies' in line]
     found = [*unmet, *gcc_says(log, arch), *unresolved(folder, objects, guest, commit)]
@@ -290,18 +321,25 @@ def unresolved(folder, objects, guest, commit):
     kernels."""
     found = []
     for path in filter(lambda each: (folder / each).exists(), objects):
-        names = result([f'{guest.cross_compile}nm', '-u', '--format=just-symbols',
-                        folder / path]).stdout.split()
-        found += [f'{path}: {name}' for name in names
-                  if re.fullmatch(r'__u?(div|mod|divmod)[dt]i[34]', name)]
+        names = result(
+            [f'{guest.cross_compile}nm', '-u', '--format=just-symbols', folder / path]
+        ).stdout.split()
+        found += [
+            f'{path}: {name}'
+            for name in names
+            if re.fullmatch(r'__u?(div|mod|divmod)[dt]i[34]', name)
+        ]
         command = (folder / path).with_name(f'.{Path(path).name}.cmd').read_text()
         # of a module of several objects the others may have it
         alone = re.search(r'KBUILD_BASENAME=(\S+) .*KBUILD_MODNAME=\1 ', command)
         if ' -DMODULE ' in command and alone:
             # some are made by macros, one by modpost
-            found += [f'{path}: {name} is not exported' for name in names
-                      if name not in exported_symbols(commit)
-                      and not re.match('__this_module$|__SC[TK]__|param_ops_', name)]
+            found += [
+                f'{path}: {name} is not exported'
+                for name in names
+                if name not in exported_symbols(commit)
+                and not re.match('__this_module$|__SC[TK]__|param_ops_', name)
+            ]
     return found
 
 
@@ -314,10 +352,15 @@ def exported_symbols(commit):
 
 def files_for(config):
     """The C files of the configuration's topics that such a kernel has."""
-    return [path for path in series().kernel_files(series().topic_files[config.topic])
-            if not path.startswith(config.without)
-            and (not path.startswith('arch/')
-                 or path.startswith(f'arch/{machine_of(config).source_arch}/'))]
+    return [
+        path
+        for path in series().kernel_files(series().topic_files[config.topic])
+        if not path.startswith(config.without)
+        and (
+            not path.startswith('arch/')
+            or path.startswith(f'arch/{machine_of(config).source_arch}/')
+        )
+    ]
 
 
 def commits_for(config, full):
@@ -325,14 +368,21 @@ def commits_for(config, full):
     if not full or config.full:
         return [series().last]
     first = list(series().tips).index(config.topic)
-    return [commit for topic, commit in series().commits
-            if list(series().tips).index(topic) >= first]
+    return [
+        commit for topic, commit in series().commits if list(series().tips).index(topic) >= first
+    ]
 
 
 def small(arch, full=False):
     """The touched files compile in the topics' small configurations, and nothing new is said."""
-    found, wanted = [], [config for config in topics.compiled() if config.arch == arch
-                         and (full or not config.full)]
+    found, wanted = (
+        [],
+        [
+            config
+            for config in topics.compiled()
+            if config.arch == arch and (full or not config.full)
+        ],
+    )
     if not wanted:
         raise Skipped(f'no topic has one for {arch}')
     for config in wanted:
@@ -342,8 +392,11 @@ def small(arch, full=False):
         version = output([compiler, '--version'])
         for commit in commits_for(config, full):
             ours = files_for(config)
-            files = git('ls-tree', '-r', '--name-only', commit, '--', *ours).splitlines() \
-                if ours else []
+            files = (
+                git('ls-tree', '-r', '--name-only', commit, '--', *ours).splitlines()
+                if ours
+                else []
+            )
             key = remember('compile', sources(commit, arch), config, files, version)
             if files and not passed_before(key):
                 new = compile_new(config, commit, files)
@@ -357,8 +410,12 @@ def small(arch, full=False):
 def undefined_symbols(arch, flavour):
     """What the kernel asks for and no Kconfig file defines."""
     src = linux_of(arch)
-    asked = {symbol for _, symbols in fragments(machine(arch), flavour, src)
-             for symbol, value in symbols.items() if value != 'n'}
+    asked = {
+        symbol
+        for _, symbols in fragments(machine(arch), flavour, src)
+        for symbol, value in symbols.items()
+        if value != 'n'
+    }
     return asked - known_symbols(src, asked)
 
 
@@ -370,12 +427,14 @@ def configs(arch, full=False):
     asked -= {boot.flavour for boot in plan.chosen(arch)}
     asked |= {'plain+share', 'plain+gdb'}
     if arch == GENERIC:
-        asked |= {'trace', 'plain+quick'}    # make bench's and make run's
+        asked |= {'trace', 'plain+quick'}  # make bench's and make run's
     checkout(series().last, linux_of(arch))
     found = []
     for flavour in sorted(asked):
-        found += [f'{arch} {flavour}: no Kconfig file defines {symbol}'
-                  for symbol in sorted(undefined_symbols(arch, flavour))]
+        found += [
+            f'{arch} {flavour}: no Kconfig file defines {symbol}'
+            for symbol in sorted(undefined_symbols(arch, flavour))
+        ]
         if full:
             configure(machine(arch), flavour, bisected(arch))
     if found:

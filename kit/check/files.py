@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Checks of the repository's own files."""
+
 import re
 import shutil
 import sys
@@ -19,11 +20,30 @@ PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'soak', 'Makefile')
 def own_files():
     """The repository's own files, patches apart."""
     names = result(['git', 'ls-files', '-co', '--exclude-standard'], cwd=TOP)
-    if names.returncode:    # an unpacked archive
-        names = result(['find', '.', '-path', './linux', '-prune', '-o', '-path', './build',
-                        '-prune', '-o', '-type', 'f', '-print'], cwd=TOP)
-    names = [Path(name) for name in names.stdout.split('\n')
-             if name and not name.endswith(('.patch', '.png'))]
+    if names.returncode:  # an unpacked archive
+        names = result(
+            [
+                'find',
+                '.',
+                '-path',
+                './linux',
+                '-prune',
+                '-o',
+                '-path',
+                './build',
+                '-prune',
+                '-o',
+                '-type',
+                'f',
+                '-print',
+            ],
+            cwd=TOP,
+        )
+    names = [
+        Path(name)
+        for name in names.stdout.split('\n')
+        if name and not name.endswith(('.patch', '.png'))
+    ]
     return [name for name in names if (TOP / name).is_file() and '__pycache__' not in name.parts]
 
 
@@ -55,8 +75,10 @@ def python():
 
 def shell():
     """shellcheck finds nothing in the shell programs."""
-    must_be_silent('shellcheck', *(name for name in own_files()
-                                   if re.match(r'#!.*\b(sh|ash|bash)\b', text_of(name))))
+    must_be_silent(
+        'shellcheck',
+        *(name for name in own_files() if re.match(r'#!.*\b(sh|ash|bash)\b', text_of(name))),
+    )
 
 
 def has_columns(name, line):
@@ -68,15 +90,22 @@ def has_columns(name, line):
 
 def without_records(text):
     """A page without its recorded tables, as many lines long."""
-    return re.sub('<!-- (bench|front).*?<!-- end -->', lambda found: '\n' * found[0].count('\n'),
-                  text, flags=re.S)
+    return re.sub(
+        '<!-- (bench|front).*?<!-- end -->',
+        lambda found: '\n' * found[0].count('\n'),
+        text,
+        flags=re.S,
+    )
 
 
 def faults_of(name):
     """What a file must not have."""
     text, faults = text_of(name), []
-    program = name.parts[0] in PROGRAMS and name.suffix not in ('.md', '.json') \
+    program = (
+        name.parts[0] in PROGRAMS
+        and name.suffix not in ('.md', '.json')
         and name != Path('series/order')
+    )
     for number, line in enumerate(without_records(text).splitlines(), 1):
         if re.search(r'(^|[\s"\'=(:])/(work|home|root)/', line):
             faults.append(f'{name}:{number}: a path of one machine')
@@ -86,8 +115,8 @@ def faults_of(name):
             faults.append(f'{name}:{number}: a host')
         if has_columns(name, line) and len(line.expandtabs()) > COLUMNS:
             faults.append(f'{name}:{number}: {len(line.expandtabs())} columns')
-    if program and text and 'SPDX-License-Identifier: ''GPL-2.0' not in text[:400]:
-        faults.append(f'{name}: no SPDX-License-Identifier: ''GPL-2.0-only')
+    if program and text and 'SPDX-License-Identifier: GPL-2.0' not in text[:400]:
+        faults.append(f'{name}: no SPDX-License-Identifier: GPL-2.0-only')
     return faults
 
 
@@ -113,15 +142,21 @@ def tables():
             faults.append(f'series/{topic}/README.md does not show the record')
         if data:
             faults += [f'{topic}, cover letter: {fault}' for fault in table.cover_faults(data)]
-            faults += [f'{topic}: {row["metric"]}: ratio {row["ratio"]} is not within its range'
-                       for row in data['rows'] if table.outside(row)]
+            faults += [
+                f'{topic}: {row["metric"]}: ratio {row["ratio"]} is not within its range'
+                for row in data['rows']
+                if table.outside(row)
+            ]
     if faults:
         raise Failed('\n'.join(faults))
 
 
 def run_own_tests(names):
-    done = result([sys.executable, '-m', 'unittest', *(f'tests.{name}' for name in names)],
-                  cwd=TOP, env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP})
+    done = result(
+        [sys.executable, '-m', 'unittest', *(f'tests.{name}' for name in names)],
+        cwd=TOP,
+        env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP},
+    )
     if done.returncode:
         raise Failed((done.stdout + done.stderr)[-3000:])
 
@@ -137,8 +172,7 @@ def own_tests():
 
 
 def models():
-    """A topic's model (series/TOPIC/*_model.py) finds nothing in linux/'s code, and mistakes in it.
-    """
+    """A topic's model (series/TOPIC/*_model.py) finds nothing in linux/'s code, and mistakes in it."""
     for program in sorted(SERIES.glob('*/*_model.py')):
         done = result([sys.executable, program], cwd=TOP)
         if done.returncode:

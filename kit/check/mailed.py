@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The check `mail`: each topic sent to a server on loopback, what arrives applied again."""
+
 import email
 import re
 import shutil
@@ -70,8 +71,9 @@ def send(topic, sink):
             for what, value in (('NAME', NAME), ('EMAIL', ADDRESS))
         },
     }
-    done = result([sys.executable, '-m', 'kit', 'mail', '--topic', topic, '--send'], cwd=BOX,
-                  env=env)
+    done = result(
+        [sys.executable, '-m', 'kit', 'mail', '--topic', topic, '--send'], cwd=BOX, env=env
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -92,12 +94,15 @@ def bodies(mbox):
 def faults_of_one(mail, recipients, data):
     """What is wrong with a mail, whichever it is."""
     what, faults = mail['Subject'], []
-    shown = {name: [address for _, address in getaddresses(mail.get_all(name, []))]
-             for name in ('To', 'Cc')}
+    shown = {
+        name: [address for _, address in getaddresses(mail.get_all(name, []))]
+        for name in ('To', 'Cc')
+    }
     if not shown['To'] or 'linux-kernel@vger.kernel.org' not in shown['Cc']:
         faults.append(f'{what}: To {shown["To"]}, Cc {shown["Cc"]}')
     if set(recipients) != {*shown['To'], *shown['Cc']} or not all(
-            re.fullmatch(r'[^@\s"]+@[\w.-]+', each) for each in recipients):
+        re.fullmatch(r'[^@\s"]+@[\w.-]+', each) for each in recipients
+    ):
         faults.append(f'{what}: went to {recipients}')
     sender = mail['From'].addresses[0]
     if (sender.addr_spec, sender.display_name) != (ADDRESS, NAME):
@@ -109,7 +114,8 @@ def faults_of_one(mail, recipients, data):
 
 def is_signed(data):
     return git('interpret-trailers', '--parse', stdin=data.decode()).endswith(
-        f'Signed-off-by: {NAME} <{ADDRESS}>\n')
+        f'Signed-off-by: {NAME} <{ADDRESS}>\n'
+    )
 
 
 def names_base(data):

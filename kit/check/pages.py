@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Checks of documentation: kernel-doc comments, pages, references, ABI descriptions."""
+
 import re
 import shutil
 import sys
@@ -34,10 +35,7 @@ def kernel_doc():
 
 
 def kernel_doc_says(path, folder):
-    done = result(
-        [sys.executable, READ / 'scripts/kernel-doc', '-none', '-Wall', path],
-        cwd=folder,
-    )
+    done = result([sys.executable, READ / 'scripts/kernel-doc', '-none', '-Wall', path], cwd=folder)
     return list(
         dict.fromkeys(line for line in (done.stdout + done.stderr).splitlines() if line.strip())
     )
@@ -68,8 +66,7 @@ def doc_says(commit, pages):
         str(Path(path).parent) for path in pages if path.startswith('Documentation/ABI/')
     }:
         found = result(
-            [sys.executable, 'tools/docs/get_abi.py', '--dir', folder, 'validate'],
-            cwd=READ,
+            [sys.executable, 'tools/docs/get_abi.py', '--dir', folder, 'validate'], cwd=READ
         )
         said += [
             line

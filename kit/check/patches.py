@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Checks of the patches: they apply, give the same bytes back, and please the kernel's tools."""
+
 import shutil
 
 from kit.check.common import (
@@ -123,9 +124,7 @@ def self_test(kind, text):
     """get_maintainer's findings in a MAINTAINERS of this text; it allows no other option, so the
     file is put in place."""
     (READ / 'MAINTAINERS').write_text(f'{text.rstrip()}\n')
-    done = result(
-        ['perl', 'scripts/get_maintainer.pl', f'--self-test={kind}'], cwd=READ
-    )
+    done = result(['perl', 'scripts/get_maintainer.pl', f'--self-test={kind}'], cwd=READ)
     return (done.stdout + done.stderr).splitlines()
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A mail server on loopback that keeps what it gets and passes nothing on."""
+
 import socketserver
 import threading
 
@@ -40,6 +41,7 @@ class Handler(socketserver.StreamRequestHandler):
 class Sink(socketserver.ThreadingTCPServer):
     """with Sink() as sink: sink.mails is [(recipients, bytes)], in the order they came; an address
     with `refuses` in it gets none."""
+
     daemon_threads = True
 
     def __init__(self, refuses=b''):
@@ -51,7 +53,8 @@ class Sink(socketserver.ThreadingTCPServer):
         """A git configuration that sends to it, as a file's text."""
         return (
             f'[sendemail]\n smtpServer = 127.0.0.1\n smtpServerPort = '
-            f'{self.server_address[1]}\n smtpEncryption =\n')
+            f'{self.server_address[1]}\n smtpEncryption =\n'
+        )
 
     def __exit__(self, *_):
         self.shutdown()

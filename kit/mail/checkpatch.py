@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel's checkpatch.pl."""
+
 from concurrent.futures import ThreadPoolExecutor
 
 from kit.host import host_cpus
@@ -10,9 +11,21 @@ from kit.process import result
 def says(paths, tree, ignored):
     """Its lines about some patches. It begins once for all of them: that takes as long as a small
     patch does."""
-    done = result(['perl', 'scripts/checkpatch.pl', '--strict', '--show-types', '--color=never',
-                   '--no-summary', '--terse', f'--ignore={",".join(ignored)}', *paths],
-                  cwd=tree, env={'HOME': BUILD})
+    done = result(
+        [
+            'perl',
+            'scripts/checkpatch.pl',
+            '--strict',
+            '--show-types',
+            '--color=never',
+            '--no-summary',
+            '--terse',
+            f'--ignore={",".join(ignored)}',
+            *paths,
+        ],
+        cwd=tree,
+        env={'HOME': BUILD},
+    )
     failed = [f'checkpatch: {done.stderr.strip()}'] if done.returncode else []
     return done.stdout.splitlines() or failed
 
@@ -21,6 +34,6 @@ def findings(paths, tree, *ignored):
     """Its lines about patches, by the rules of the tree. Whether new files are in MAINTAINERS is
     what `make check` looks after. linux/ has no commit that a Fixes: could name."""
     types = ['FILE_PATH_CHANGES', 'UNKNOWN_COMMIT_ID', *ignored]
-    shares = [share for first in range(host_cpus()) if (share := paths[first::host_cpus()])]
+    shares = [share for first in range(host_cpus()) if (share := paths[first :: host_cpus()])]
     with ThreadPoolExecutor(host_cpus()) as pool:
         return sum(pool.map(lambda share: says(share, tree, types), shares), [])

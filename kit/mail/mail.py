@@ -7,6 +7,7 @@ their file name. --send calls git send-email; without it the mail is written as 
 build/mail and nothing leaves. --linux or --stable-git is a git tree that has the base's tag: the
 base-commit is the one that everybody has.
 """
+
 import dataclasses
 import os
 import re
@@ -36,10 +37,11 @@ CREDITS = 'Cc', 'Reported-by', 'Suggested-by', 'Originally-by', 'Co-developed-by
 @dataclasses.dataclass(frozen=True)
 class Posting:
     """What is mailed at once."""
-    name: str              # of its tags and files: TOPIC, or TOPIC/PATCH
-    first: str             # the commit below
+
+    name: str  # of its tags and files: TOPIC, or TOPIC/PATCH
+    first: str  # the commit below
     last: str
-    letter: tuple | None   # subject and text of the cover letter
+    letter: tuple | None  # subject and text of the cover letter
 
 
 # the author of this repository's own patches: they are the sender's. Compared exactly, as a
@@ -75,7 +77,8 @@ def cover(topic):
     title, _, text = path.read_text().partition('\n')
     if not title.startswith('# ') or not text.strip():
         raise KitError(
-            f'series/{topic}/cover.md: the first line must be `# subject`, then the text')
+            f'series/{topic}/cover.md: the first line must be `# subject`, then the text'
+        )
     if '\n@TABLE@\n' in text:
         text = text.replace('@TABLE@', results(topic))
     return title[2:].strip(), text.strip()
@@ -135,11 +138,10 @@ def upstream(version, *places):
     tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = result(
-            ['git', 'ls-remote', place, f'refs/tags/{tag}', f'refs/tags/{tag}^{{}}'],
-            cwd=TOP,
+            ['git', 'ls-remote', place, f'refs/tags/{tag}', f'refs/tags/{tag}^{{}}'], cwd=TOP
         )
         if tags.stdout.strip():
-            return tags.stdout.splitlines()[-1].split()[0]    # an annotated tag's commit comes last
+            return tags.stdout.splitlines()[-1].split()[0]  # an annotated tag's commit comes last
     return None
 
 
@@ -172,10 +174,17 @@ def authors_of(first, last, sign):
     found = set(git('log', '--format=%an <%ae>', f'{first}..{last}').splitlines())
     found -= {PLACEHOLDER, sign}
     for author in sorted(filter(unreachable, found)):
-        commit = git('log', '-1', '--format=%h ("%s")', '--fixed-strings', f'--author={author}',
-                     f'{first}..{last}').strip()
+        commit = git(
+            'log',
+            '-1',
+            '--format=%h ("%s")',
+            '--fixed-strings',
+            f'--author={author}',
+            f'{first}..{last}',
+        ).strip()
         raise KitError(
-            f'nobody can write to {author}, the author of {commit}: git commit --amend --author=')
+            f'nobody can write to {author}, the author of {commit}: git commit --amend --author='
+        )
     return found
 
 
@@ -198,13 +207,14 @@ def finish(path, sign):
 def known_topic(topic):
     names = order()
     alone_there = names[0] if len(names) == 1 else ''
-    topic = topic or alone_there or \
-        fail(f'TOPIC= is needed, one of: {" ".join(names)}')
+    topic = topic or alone_there or fail(f'TOPIC= is needed, one of: {" ".join(names)}')
     if topic not in names:
         raise KitError(f'no topic {topic} (known: {" ".join(names)})')
     if not (LINUX / '.git').exists() or not corresponds():
-        raise KitError('linux/ is not what series/ describes, and what is mailed is series/: '
-                       'make export or make tree first')
+        raise KitError(
+            'linux/ is not what series/ describes, and what is mailed is series/: '
+            'make export or make tree first'
+        )
     return topic
 
 
@@ -221,12 +231,19 @@ def write_patches(posting, version, who):
     if version > 1:
         before = f'sent/{posting.name}/v{version - 1}'
         if posting.letter and not re.search(rf'^(Changes|v{version}\b)', posting.letter[1], re.M):
-            say(f'mail: note: series/{posting.name}/cover.md does not say what has changed '
-                f'(Changes since v{version - 1}:)')
+            say(
+                f'mail: note: series/{posting.name}/cover.md does not say what has changed '
+                f'(Changes since v{version - 1}:)'
+            )
         more += [f'--reroll-count={version}', f'--range-diff={before}-base..{before}']
     # the cover letter's author is git's committer
-    format_patches(posting.first, posting.last, folder, *more,
-                   env={'GIT_COMMITTER_NAME': name, 'GIT_COMMITTER_EMAIL': mail})
+    format_patches(
+        posting.first,
+        posting.last,
+        folder,
+        *more,
+        env={'GIT_COMMITTER_NAME': name, 'GIT_COMMITTER_EMAIL': mail},
+    )
     files = sorted(folder.glob('*.patch'))
     return (files[0], files[1:]) if posting.letter else (None, files)
 
@@ -234,24 +251,30 @@ def write_patches(posting, version, who):
 def fill_letter(letter, patches, text, name):
     """Subject, text and headers of the cover letter."""
     content = letter.read_text(errors='surrogateescape')
-    content = content.replace(f'\n{PLACEHOLDER.rpartition(" <")[0]} (', f'\n{name} (')    # shortlog
+    content = content.replace(f'\n{PLACEHOLDER.rpartition(" <")[0]} (', f'\n{name} (')  # shortlog
     content = content.replace('*** SUBJECT HERE ***', header(text[0]))
     content = content.replace('*** BLURB HERE ***', text[1])
     # git leaves the name in a cover letter's From: unencoded
     mine = re.search(r'^From: .*$', patches[0].read_text(errors='surrogateescape'), re.M)[0]
     content = re.sub(r'^From: .*$', lambda _: mine, content, count=1, flags=re.M)
     if not content.isascii() and 'Content-Type:' not in content:
-        content = content.replace('\n\n', '\nMIME-Version: 1.0\n'
-                                  'Content-Type: text/plain; charset=UTF-8\n'
-                                  'Content-Transfer-Encoding: 8bit\n\n', 1)
+        content = content.replace(
+            '\n\n',
+            '\nMIME-Version: 1.0\n'
+            'Content-Type: text/plain; charset=UTF-8\n'
+            'Content-Transfer-Encoding: 8bit\n\n',
+            1,
+        )
     letter.write_text(content, errors='surrogateescape')
 
 
 def name_base(path, commit):
     """The base-commit that others have, in the mail that names one."""
     text = path.read_text(errors='surrogateescape')
-    path.write_text(re.sub(r'^base-commit: .*$', f'base-commit: {commit}', text, count=1,
-                           flags=re.M), errors='surrogateescape')
+    path.write_text(
+        re.sub(r'^base-commit: .*$', f'base-commit: {commit}', text, count=1, flags=re.M),
+        errors='surrogateescape',
+    )
 
 
 def address(letter, patches, found):
@@ -282,20 +305,29 @@ def postings(topic, words):
         return [Posting(topic, first, last, cover(topic))]
     wanted = [path for path in patch_files(topic) if words in path.name]
     if not wanted:
-        raise KitError(f'PATCH={words}: no patch of {topic} has that in its name' if words
-                       else f'topic {topic} has no patches')
-    return [Posting(f'{topic}/{re.sub("^[0-9]+-", "", path.stem)}', *single.commits(topic)[path],
-                    None) for path in wanted]
+        raise KitError(
+            f'PATCH={words}: no patch of {topic} has that in its name'
+            if words
+            else f'topic {topic} has no patches'
+        )
+    return [
+        Posting(f'{topic}/{re.sub("^[0-9]+-", "", path.stem)}', *single.commits(topic)[path], None)
+        for path in wanted
+    ]
 
 
 def main(topic='', patch='', to='', send=False, linux='', stable_git=''):
     topic, who, number = known_topic(topic), sender(), pinned()[0]
     base = upstream(number, linux, stable_git)
     if not base:
-        say(f'mail: note: base-commit is the commit of {tag_of(number)} in linux/, which nobody '
-            f'else has: LINUX= a git tree with the tag {tag_of(number)}')
-    written = [write(posting, last_sent(posting.name) + 1, who, to, base)
-               for posting in postings(topic, patch)]
+        say(
+            f'mail: note: base-commit is the commit of {tag_of(number)} in linux/, which nobody '
+            f'else has: LINUX= a git tree with the tag {tag_of(number)}'
+        )
+    written = [
+        write(posting, last_sent(posting.name) + 1, who, to, base)
+        for posting in postings(topic, patch)
+    ]
     faults = sum((faults for *_, faults in written), [])
     if faults:
         raise KitError(f'nothing was sent: checkpatch --strict finds {len(faults)} faults (above)')
@@ -306,7 +338,7 @@ def main(topic='', patch='', to='', send=False, linux='', stable_git=''):
         raise KitError(f'nothing was sent: nobody can answer to {who[1]} (git config user.email)')
     for posting, version, files, _ in written:
         send_email(files)
-        if not to:    # a trial is no version
+        if not to:  # a trial is no version
             git('tag', f'sent/{posting.name}/v{version}-base', f'{posting.first}^{{commit}}')
             git('tag', f'sent/{posting.name}/v{version}', f'{posting.last}^{{commit}}')
             say(f'mail: sent; kept as the tag sent/{posting.name}/v{version} in linux/')

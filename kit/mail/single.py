@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Topics whose patches are mailed one by one (`single` in topic.toml): each patch as a commit on
 the base, below it only the patches that [needs] of topic.toml names."""
+
 import functools
 
 from kit import topics
@@ -43,7 +44,8 @@ def commit_alone(folder, topic, path):
             try_git('am', '--abort', cwd=folder)
             raise KitError(
                 f'{shown(stopped)} does not apply to the base alone{where}: name the patches that '
-                f'it needs in [needs] of {shown(SERIES / topic / "topic.toml")}')
+                f'it needs in [needs] of {shown(SERIES / topic / "topic.toml")}'
+            )
     tip = git('rev-parse', 'HEAD', cwd=folder).strip()
     return git('rev-parse', 'HEAD^', cwd=folder).strip(), tip
 
@@ -53,8 +55,10 @@ def commits(topic):
     """{patch: (commit below, commit)}"""
     folder = BUILD / 'single' / 'linux'
     if unknown := unknown_subjects(topic):
-        raise KitError(f'{shown(SERIES / topic / "topic.toml")}: needs: no patch has the subject '
-                       f'"{unknown[0]}"')
+        raise KitError(
+            f'{shown(SERIES / topic / "topic.toml")}: needs: no patch has the subject '
+            f'"{unknown[0]}"'
+        )
     with Lock(folder.parent):
         files = patch_files(topic)
         sparse_worktree(folder, files_of(files) or {'Makefile'})

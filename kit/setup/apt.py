@@ -3,6 +3,7 @@
 
 No mirror is written down: it is the one that the system's own sources name.
 """
+
 import shutil
 from pathlib import Path
 
@@ -14,15 +15,9 @@ from kit.process import result, step
 def mirror():
     def uris(*filters):
         return result(
-            [
-                'apt-get',
-                'indextargets',
-                '--format',
-                '$(REPO_URI)',
-                'Created-By: Packages',
-                *filters,
-            ],
+            ['apt-get', 'indextargets', '--format', '$(REPO_URI)', 'Created-By: Packages', *filters]
         ).stdout.split()
+
     # before the first apt-get update apt knows no Origin
     found = uris('Origin: Debian', 'Label: Debian') or [
         uri for uri in uris() if uri.rstrip('/').endswith('/debian')
@@ -45,7 +40,8 @@ def private(name, suites, arch=None, instead=''):
     source, keys = mirror(), sorted(Path('/usr/share/keyrings').glob('debian-archive-keyring.*'))
     if not source or not keys:
         raise KitError(
-            f'this system knows no Debian mirror to get {name} from{instead and f": {instead}"}')
+            f'this system knows no Debian mirror to get {name} from{instead and f": {instead}"}'
+        )
     folder = BUILD / 'apt' / name
     for sub in ('lists/partial', 'cache/archives/partial'):
         (folder / sub).mkdir(parents=True, exist_ok=True)
@@ -53,10 +49,12 @@ def private(name, suites, arch=None, instead=''):
         ''.join(f'deb [signed-by={keys[0]}] {source} {each} main\n' for each in suites)
     )
     foreign = ''
-    if arch:    # nothing is installed from there, so nothing counts as installed
+    if arch:  # nothing is installed from there, so nothing counts as installed
         (folder / 'status').write_text('')
-        foreign = (f'APT::Architecture "{arch}";\nAPT::Architectures {{ "{arch}"; }};\n'
-                   f'Dir::State::status "{folder}/status";\n')
+        foreign = (
+            f'APT::Architecture "{arch}";\nAPT::Architectures {{ "{arch}"; }};\n'
+            f'Dir::State::status "{folder}/status";\n'
+        )
     (folder / 'apt.conf').write_text(f'''Dir::Etc::SourceList "{folder}/sources.list";
 Dir::Etc::SourceParts "/dev/null";
 Dir::State::Lists "{folder}/lists";

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The Debian packages that the verbs need: installs what is missing as root, names it otherwise."""
+
 import os
 import re
 import shutil
@@ -14,24 +15,52 @@ from kit.vm.qemu import NEEDED, found_version, host_is
 
 # what verbs need: {package: a program that shows it is there, for systems without dpkg}
 GIT = {'git': 'git', 'make': 'make', 'xz-utils': 'xz', 'perl': 'perl'}
-BUILD = {**GIT, 'gcc': 'gcc', 'libc6-dev': '', 'bc': 'bc', 'bison': 'bison', 'flex': 'flex',
-         'libelf-dev': '', 'libssl-dev': '', 'rsync': 'rsync', 'busybox-static': 'busybox',
-         'ccache': 'ccache', 'uuid-dev': ''}    # selftests/vfio
-TESTS = {**BUILD, 'libcap-dev': ''}    # selftests/iommu
+BUILD = {
+    **GIT,
+    'gcc': 'gcc',
+    'libc6-dev': '',
+    'bc': 'bc',
+    'bison': 'bison',
+    'flex': 'flex',
+    'libelf-dev': '',
+    'libssl-dev': '',
+    'rsync': 'rsync',
+    'busybox-static': 'busybox',
+    'ccache': 'ccache',
+    'uuid-dev': '',
+}  # selftests/vfio
+TESTS = {**BUILD, 'libcap-dev': ''}  # selftests/iommu
 # git-email only recommends what git send-email does not start without
 MAIL = {**GIT, 'git-email': '', 'libmailtools-perl': ''}
-CHECK = {**TESTS, **MAIL, 'sparse': 'sparse', 'shellcheck': 'shellcheck', 'python3-ply': '',
-         'pyflakes3': 'pyflakes3', 'pycodestyle': 'pycodestyle', 'python3-git': '',
-         'codespell': 'codespell', 'python3-docutils': '', 'spin': 'spin'}
+CHECK = {
+    **TESTS,
+    **MAIL,
+    'sparse': 'sparse',
+    'shellcheck': 'shellcheck',
+    'python3-ply': '',
+    'pyflakes3': 'pyflakes3',
+    'pycodestyle': 'pycodestyle',
+    'python3-git': '',
+    'codespell': 'codespell',
+    'python3-docutils': '',
+    'spin': 'spin',
+}
 BENCH = {**TESTS, 'python3-matplotlib': ''}
-SETS = {'GIT': GIT, 'BUILD': BUILD, 'TESTS': TESTS, 'MAIL': MAIL, 'CHECK': CHECK, 'BENCH': BENCH,
-        'ALL': {**CHECK, **BENCH}}
+SETS = {
+    'GIT': GIT,
+    'BUILD': BUILD,
+    'TESTS': TESTS,
+    'MAIL': MAIL,
+    'CHECK': CHECK,
+    'BENCH': BENCH,
+    'ALL': {**CHECK, **BENCH},
+}
 
 
 def missing(packages, archs, full=False):
     """(packages, QEMU packages) that are not there."""
     wanted, qemu = dict(SETS[packages]), []
-    if full and packages in ('CHECK', 'ALL'):    # the small configurations' compilers
+    if full and packages in ('CHECK', 'ALL'):  # the small configurations' compilers
         wanted.update({'clang-19': 'clang-19', 'gcc-riscv64-linux-gnu': 'riscv64-linux-gnu-gcc'})
     for each in map(machine, archs):
         if not host_is(each):
@@ -43,9 +72,7 @@ def missing(packages, archs, full=False):
         return [
             name for name, program in wanted.items() if program and not shutil.which(program)
         ], qemu
-    have = result(
-        ['dpkg-query', '-W', '-f', '${Package} ${db:Status-Status}\n', *wanted]
-    ).stdout
+    have = result(['dpkg-query', '-W', '-f', '${Package} ${db:Status-Status}\n', *wanted]).stdout
     have = {line.split()[0] for line in have.splitlines() if line.endswith(' installed')}
     return [name for name in wanted if name not in have], qemu
 
@@ -78,8 +105,7 @@ def install(packages, env=None, *options):
 def qemu_candidate(package):
     """Is the system's own suite new enough?"""
     found = re.search(
-        r'Candidate: (?:\d+:)?(\d+)\.(\d+)',
-        result(['apt-cache', 'policy', package]).stdout,
+        r'Candidate: (?:\d+:)?(\d+)\.(\d+)', result(['apt-cache', 'policy', package]).stdout
     )
     return bool(found) and tuple(map(int, found.groups())) >= NEEDED
 

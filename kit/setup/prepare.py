@@ -11,8 +11,9 @@ def packages(names: str, archs: str = '', arch: str | None = None, full: bool = 
     deps.install_missing(names, archs, arch, full)
 
 
-def trees(needs: str, linux: str | None = None, commit: str | None = None,
-          stable_git: str | None = None) -> Trees:
+def trees(
+    needs: str, linux: str | None = None, commit: str | None = None, stable_git: str | None = None
+) -> Trees:
     """What is built and compared. needs: see cli.Verb; linux: the user's tree, which the base is
     taken from unless it is what is built; commit: what "base" is of it then."""
     base.main(None if needs == 'own' else linux, stable_git)

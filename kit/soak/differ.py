@@ -33,7 +33,7 @@ class Arch:
     flavour: str
     iommus: Words
     append: str = ''
-    before: str = ''    # what the guest does first
+    before: str = ''  # what the guest does first
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,15 @@ def settings() -> Settings:
 def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: Path) -> list[str]:
     """The lines that the calls have printed on a kernel."""
     asked, arch = settings().guest, settings().archs[machine.arch]
-    options = replace(asked, iommu=iommu, append=f'{asked.append} {arch.append}'.strip(),
-                      limits=Limits(silence=900, total=7200))
-    ended = guest.run_guest(machine, image, job, [file], options, name=f'differ-{iommu}-{tree}',
-                            what=f'{iommu}, {tree}')
+    options = replace(
+        asked,
+        iommu=iommu,
+        append=f'{asked.append} {arch.append}'.strip(),
+        limits=Limits(silence=900, total=7200),
+    )
+    ended = guest.run_guest(
+        machine, image, job, [file], options, name=f'differ-{iommu}-{tree}', what=f'{iommu}, {tree}'
+    )
     if ended.status != guest.OK:
         say(ended.detail or '\n'.join(ended.results().splitlines()[-3:]))
         raise KitError(f'{iommu}, {tree}: {ended.message}', ended.status)
@@ -87,17 +92,26 @@ def differ(machine: Machine, iommu: str, calls: int, seed: int, pool: Pool) -> R
     file = soak.built(machine, asked.program, asked.folders)
     images = [kernel.build(machine, arch.flavour, tree) for tree in trees]
     job = f'#!/bin/sh\nset -e\n{arch.before}{asked.job.format(calls=calls, seed=seed)}'
-    base, patched = pool.map(lambda tree, image: told(tree, machine, iommu, job, image, file),
-                             trees, images)
+    base, patched = pool.map(
+        lambda tree, image: told(tree, machine, iommu, job, image, file), trees, images
+    )
     if not base:
         raise KitError(f'{iommu}: no call was made')
     found = compare(base, patched)
     for path, difference in found.items():
-        print(f'  {"not ok" if difference else "ok":6} {iommu}: {path}, {calls} calls'
-              f'{f": {difference}" if difference else ""}', flush=True)
-    return {'command': f'make differ IOMMU={iommu} CALLS={calls} SEED={seed}',
-            'arch': machine.arch, 'iommu': iommu, 'seed': seed,
-            'calls_compared': calls * len(found), 'differences': sum(map(bool, found.values()))}
+        print(
+            f'  {"not ok" if difference else "ok":6} {iommu}: {path}, {calls} calls'
+            f'{f": {difference}" if difference else ""}',
+            flush=True,
+        )
+    return {
+        'command': f'make differ IOMMU={iommu} CALLS={calls} SEED={seed}',
+        'arch': machine.arch,
+        'iommu': iommu,
+        'seed': seed,
+        'calls_compared': calls * len(found),
+        'differences': sum(map(bool, found.values())),
+    }
 
 
 def main(calls: int = 12500, iommu: str = '', seed: int | None = None) -> int:

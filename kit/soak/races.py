@@ -7,6 +7,7 @@ put into others has no symbol: they stand for it; of a driver that was not built
 as its probe() would be anybody's. What the series only lets run at the same time is
 elsewhere, too; below() names what its functions call on both sides.
 """
+
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from kit.model import Machine
 from kit.source.git import git, try_git
 
 SOURCES = '*.c', '*.h', ':!tools', ':!Documentation', ':!*test*', ':!*kunit*'
-BEFORE = re.compile(r'[;}]\s*$|^#|\*/\s*$|^\s*$')    # the lines above a function's first one
+BEFORE = re.compile(r'[;}]\s*$|^#|\*/\s*$|^\s*$')  # the lines above a function's first one
 # DOMAIN_NS(name)(...) and MAKE_LEVELS(name, ...); become symbols like x86_64_name and name0
 MADE = re.compile(r'\b[A-Z]\w*\((\w+)\)\s*\(|^[A-Z]\w*_MAKE_\w+\((\w+), ')
 TITLE = re.compile(r'BUG: KCSAN: data-race in (.*)')
@@ -27,7 +28,7 @@ FRAME = re.compile(r'^(?:\[[^]]*\])* *(\w+)[\w.]*\+0x')
 LAST = 'Reported by Kernel Concurrency Sanitizer'
 
 
-Function = tuple[str, bool]    # its name; is it made by a macro?
+Function = tuple[str, bool]  # its name; is it made by a macro?
 
 
 def functions(text: str) -> Iterator[tuple[str, bool, int, int, list[str]]]:
@@ -40,11 +41,11 @@ def functions(text: str) -> Iterator[tuple[str, bool, int, int, list[str]]]:
                 first -= 1
             while last + 1 < len(lines) and not lines[last].startswith('}'):
                 last += 1
-        head = ' '.join(lines[first:max(start, first + 1)])
+        head = ' '.join(lines[first : max(start, first + 1)])
         if found := MADE.search(head):
-            yield found[1] or found[2], True, first + 1, last + 1, lines[first:last + 1]
+            yield found[1] or found[2], True, first + 1, last + 1, lines[first : last + 1]
         elif first < last and (found := re.search(r'(\w+)\s*\(', head)):
-            yield found[1], False, first + 1, last + 1, lines[first:last + 1]
+            yield found[1], False, first + 1, last + 1, lines[first : last + 1]
         start = last + 1
 
 
@@ -77,9 +78,12 @@ def users(src: Path, files: set[str], names: set[str]) -> set[Function]:
     asked = [word for name in sorted(names) for word in ('-e', name)]
     named = try_git('grep', '-lwF', *asked, '--', *SOURCES, cwd=src).stdout.split()
     word = re.compile(rf'\b({"|".join(sorted(names))})\b')
-    return {(name, made) for file in files.intersection(named)
-            for name, made, _, _, lines in functions((src / file).read_text())
-            if word.search('\n'.join(lines))}
+    return {
+        (name, made)
+        for file in files.intersection(named)
+        for name, made, _, _, lines in functions((src / file).read_text())
+        if word.search('\n'.join(lines))
+    }
 
 
 def changed_functions(machine: Machine, flavour: str) -> list[str]:
@@ -87,18 +91,25 @@ def changed_functions(machine: Machine, flavour: str) -> list[str]:
     src, known, files = source(PATCHED), symbols(machine, flavour), compiled(machine, flavour)
     found: set[Function] = set()
     new: set[Function] = set()
-    for file in files.intersection(git('diff', '--name-only', 'base', '--', *SOURCES,
-                                       cwd=src).split()):
+    for file in files.intersection(
+        git('diff', '--name-only', 'base', '--', *SOURCES, cwd=src).split()
+    ):
         lines = changed_lines(git('diff', '-U0', 'base', '--', file, cwd=src))
-        new |= {(name, made) for name, made, first, last, _ in functions((src / file).read_text())
-                if lines & set(range(first, last + 1))}
+        new |= {
+            (name, made)
+            for name, made, first, last, _ in functions((src / file).read_text())
+            if lines & set(range(first, last + 1))
+        }
     named: set[str] = set()
     while new:
         found |= new
         inlined: set[str] = set()
         for name, made in new:
-            mine = {each for each in known if re.fullmatch(rf'(\w+_)?{name}\d*', each)} \
-                if made else {name} & known
+            mine = (
+                {each for each in known if re.fullmatch(rf'(\w+_)?{name}\d*', each)}
+                if made
+                else {name} & known
+            )
             named |= mine
             inlined |= set() if mine else {name}
         new = users(src, files, inlined) - found if inlined else set()
@@ -129,6 +140,10 @@ def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
 def below(text: str, names: Sequence[str]) -> Counter[str]:
     """Counter of the reports elsewhere with both accesses in what the named functions call."""
     wanted, rule = set(names), re.compile(elsewhere(names))
-    return Counter(title for title, sides in reports(text)
-                   if rule.search(f'BUG: KCSAN: data-race in {title}')
-                   and len(sides) == 2 and all(wanted & set(side) for side in sides))
+    return Counter(
+        title
+        for title, sides in reports(text)
+        if rule.search(f'BUG: KCSAN: data-race in {title}')
+        and len(sides) == 2
+        and all(wanted & set(side) for side in sides)
+    )

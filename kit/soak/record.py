@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""soak/soak.json: what `make soak` and `make differ` have found, and its tables for soak/README.md.
-"""
+"""soak/soak.json: what `make soak` and `make differ` have found, and its tables for soak/README.md."""
+
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +13,17 @@ from kit.paths import BUILD, TOP, shown
 from kit.process import say
 
 PATH = TOP / 'soak' / 'soak.json'
-COUNTS = ('minutes', 'operations', 'vms', 'hotplugs', 'kills', 'injections', 'splats', 'leaks',
-          'failed')
+COUNTS = (
+    'minutes',
+    'operations',
+    'vms',
+    'hotplugs',
+    'kills',
+    'injections',
+    'splats',
+    'leaks',
+    'failed',
+)
 
 
 Row = dict[str, Any]
@@ -48,8 +57,9 @@ def record(rows: Sequence[Row], path: Path | None = None) -> None:
                 say(f'{shown(path)}: keeps the longer run of {" ".join(filter(None, place(row)))}')
             else:
                 known[place(row)] = row
-        measure.save({'of': 'make soak, make differ',
-                      'rows': [known[key] for key in sorted(known)]}, path)
+        measure.save(
+            {'of': 'make soak, make differ', 'rows': [known[key] for key in sorted(known)]}, path
+        )
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
@@ -67,10 +77,28 @@ def cell(value: int | dict[str, int] | None) -> str:
 def tables() -> str:
     """One of the soaks, one of the calls that were compared."""
     rows = load()
-    soaks = [[f'{row["arch"]} {row["flavour"]}',
-              *(cell(row.get(key)) for key in COUNTS), f'`{row["command"]}`']
-             for row in rows if 'minutes' in row]
-    compared = [[f'{row["arch"]} {row["iommu"]}', f'{row["calls_compared"]:,}', row['differences'],
-                 f'`{row["command"]}`'] for row in rows if 'calls_compared' in row]
-    return '\n\n'.join([markdown(['kernel', *COUNTS, 'command'], soaks),
-                        markdown(['IOMMU', 'calls', 'differences', 'command'], compared)])
+    soaks = [
+        [
+            f'{row["arch"]} {row["flavour"]}',
+            *(cell(row.get(key)) for key in COUNTS),
+            f'`{row["command"]}`',
+        ]
+        for row in rows
+        if 'minutes' in row
+    ]
+    compared = [
+        [
+            f'{row["arch"]} {row["iommu"]}',
+            f'{row["calls_compared"]:,}',
+            row['differences'],
+            f'`{row["command"]}`',
+        ]
+        for row in rows
+        if 'calls_compared' in row
+    ]
+    return '\n\n'.join(
+        [
+            markdown(['kernel', *COUNTS, 'command'], soaks),
+            markdown(['IOMMU', 'calls', 'differences', 'command'], compared),
+        ]
+    )

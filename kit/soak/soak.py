@@ -36,9 +36,9 @@ SOAK = TOP / 'soak'
 class Settings:
     """soak/soak.toml."""
 
-    programs: Mapping[str, Words]    # {name: folders}
+    programs: Mapping[str, Words]  # {name: folders}
     environment: Mapping[str, str]
-    runs: Mapping[str, Words]    # {flavour: programs}
+    runs: Mapping[str, Words]  # {flavour: programs}
     guest: Options
     flavours: Mapping[str, tuple[Skip, ...]]
     archs: Mapping[str, tuple[Skip, ...]]
@@ -58,8 +58,9 @@ def archs() -> list[str]:
 def built(machine: Machine, name: str, folders: Iterable[str]) -> Path:
     """A program of soak/, with the patched tree's headers."""
     files = [file for folder in folders for file in sorted((SOAK / folder).glob('*.c'))]
-    return program.build(machine, PATCHED, PATCHED.root / 'build' / f'{machine.arch}-soak', name,
-                         files, '-I', SOAK)
+    return program.build(
+        machine, PATCHED, PATCHED.root / 'build' / f'{machine.arch}-soak', name, files, '-I', SOAK
+    )
 
 
 class Said(verdict.Report):
@@ -80,17 +81,27 @@ class Said(verdict.Report):
             print(f'  {text[2:]}', flush=True)
 
 
-def row_of(arch: str, flavour: str, minutes: int, seed: int, said: Said, splats: list[str],
-           failed: int) -> Row:
+def row_of(
+    arch: str, flavour: str, minutes: int, seed: int, said: Said, splats: list[str], failed: int
+) -> Row:
     """What is recorded of a run."""
     counts = dict(said.counts)
     chosen = '' if flavour == 'debug' else f' FLAVOUR={flavour}'
-    return {'command': f'make soak MINUTES={minutes} ARCH={arch}{chosen} SEED={seed}',
-            'arch': arch, 'flavour': flavour, 'minutes': minutes, 'seed': seed,
-            'hotplugs': counts.pop('hotplug', 0), 'kills': counts.pop('kill', 0),
-            'vms': counts.pop('vm', 0), 'injections': counts.pop('injections', 0),
-            'operations': counts, 'splats': len(splats), 'leaks': said.leaks,
-            'failed': failed}
+    return {
+        'command': f'make soak MINUTES={minutes} ARCH={arch}{chosen} SEED={seed}',
+        'arch': arch,
+        'flavour': flavour,
+        'minutes': minutes,
+        'seed': seed,
+        'hotplugs': counts.pop('hotplug', 0),
+        'kills': counts.pop('kill', 0),
+        'vms': counts.pop('vm', 0),
+        'injections': counts.pop('injections', 0),
+        'operations': counts,
+        'splats': len(splats),
+        'leaks': said.leaks,
+        'failed': failed,
+    }
 
 
 def any_seed() -> int:
@@ -100,9 +111,13 @@ def any_seed() -> int:
 def options_of(machine: Machine, minutes: int, splats: Words = ()) -> Options:
     """The guest's; other guests may run meanwhile."""
     asked = settings().guest
-    return replace(asked, append=f'{guest.PATIENT} {asked.append}', splats=splats,
-                   devices=asked.devices if machine.devices else None,
-                   limits=Limits(boot=300, silence=600, total=60 * minutes + 3600))
+    return replace(
+        asked,
+        append=f'{guest.PATIENT} {asked.append}',
+        splats=splats,
+        devices=asked.devices if machine.devices else None,
+        limits=Limits(boot=300, silence=600, total=60 * minutes + 3600),
+    )
 
 
 def tell_races(text: str, changed: Sequence[str]) -> None:
@@ -112,24 +127,46 @@ def tell_races(text: str, changed: Sequence[str]) -> None:
         print(f'  {count} called by the series on both sides: {title}')
 
 
-def run(machine: Machine, flavour: str, minutes: int, seed: int, names: Sequence[str],
-        tell: Callable[[results.Ended], object] | None = None
-        ) -> tuple[verdict.Counts, int, Row]:
+def run(
+    machine: Machine,
+    flavour: str,
+    minutes: int,
+    seed: int,
+    names: Sequence[str],
+    tell: Callable[[results.Ended], object] | None = None,
+) -> tuple[verdict.Counts, int, Row]:
     """(Counter, guest status, what is recorded) of the programs of these names, in that order."""
     arch, asked = machine.arch, settings()
     image = kernel.build(machine, flavour, PATCHED)
     arguments = {'faults': '$BDFS', 'soak': f'{minutes} {seed} $BDFS'}
     skips = asked.archs[arch] + asked.flavours[flavour]
-    tests = [Test(name=name, program=name, arguments=arguments[name], skips=skips,
-                  environment=asked.environment.get(name, '')) for name in names]
+    tests = [
+        Test(
+            name=name,
+            program=name,
+            arguments=arguments[name],
+            skips=skips,
+            environment=asked.environment.get(name, ''),
+        )
+        for name in names
+    ]
     said = Said(tests)
     changed = races.changed_functions(machine, flavour) if flavour == 'kcsan' else []
     options = options_of(machine, minutes, (races.elsewhere(changed),) if changed else ())
-    files = [*(built(machine, name, asked.programs[name]) for name in names),
-             selftest.keep_vm(machine)]
+    files = [
+        *(built(machine, name, asked.programs[name]) for name in names),
+        selftest.keep_vm(machine),
+    ]
     say(f'soak: {arch} {flavour}, {minutes} minute(s), SEED={seed}')
-    ended = guest.run_guest(machine, image, verdict.job_of(tests), files, options,
-                            name=f'soak-{arch}-{flavour}', on_line=said.line)
+    ended = guest.run_guest(
+        machine,
+        image,
+        verdict.job_of(tests),
+        files,
+        options,
+        name=f'soak-{arch}-{flavour}',
+        on_line=said.line,
+    )
     counts = said.verdict()
     if ended.status in (guest.LOST, guest.SPLAT):
         print(f'FAILED {arch} {flavour}: {ended.message}\n{ended.detail}')
@@ -139,23 +176,30 @@ def run(machine: Machine, flavour: str, minutes: int, seed: int, names: Sequence
     text = console.read(ended.folder / 'console')
     if changed:
         tell_races(text, changed)
-    print(f'soak: {arch} {flavour}: {verdict.closing(counts)}, seed {seed}; '
-          f'{shown(ended.folder)}', flush=True)
+    print(
+        f'soak: {arch} {flavour}: {verdict.closing(counts)}, seed {seed}; {shown(ended.folder)}',
+        flush=True,
+    )
     splats = console.splats(text, console.splat_rules(arch, options.splats))
-    return (counts, ended.status or (guest.FAILED if counts['failed'] else guest.OK),
-            row_of(arch, flavour, minutes, seed, said, splats, counts['failed']))
+    return (
+        counts,
+        ended.status or (guest.FAILED if counts['failed'] else guest.OK),
+        row_of(arch, flavour, minutes, seed, said, splats, counts['failed']),
+    )
 
 
-def main(minutes: int = 20, arch: str = 'x86_64', flavour: str = 'debug',
-         seed: int | None = None) -> int:
+def main(
+    minutes: int = 20, arch: str = 'x86_64', flavour: str = 'debug', seed: int | None = None
+) -> int:
     asked = settings()
     for name, value, known in ('ARCH', arch, archs()), ('FLAVOUR', flavour, list(asked.runs)):
         if value not in known:
             raise KitError(f'{name}={value}: not one of {" ".join(known)}')
     if not (CONFIGS / f'{arch}-{flavour}.config').exists():
         raise KitError(f'FLAVOUR={flavour}: not on {arch}')
-    counts, status, row = run(model.machine(arch), flavour, minutes, seed or any_seed(),
-                              asked.runs[flavour])
+    counts, status, row = run(
+        model.machine(arch), flavour, minutes, seed or any_seed(), asked.runs[flavour]
+    )
     if status == guest.LOST:
         say('soak: not recorded, as the guest was lost')
     else:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Applies series/ to the base, in a worktree of its own."""
+
 import functools
 import re
 
@@ -19,8 +20,17 @@ def stopped_at(folder):
     return int(file.read_text()) if file.exists() else 1
 
 
-AM = ('am', '--quiet', '--committer-date-is-author-date', '--no-gpg-sign', '--no-signoff',
-      '--keep-cr', '--no-scissors', '--patch-format=mbox', '--whitespace=nowarn')
+AM = (
+    'am',
+    '--quiet',
+    '--committer-date-is-author-date',
+    '--no-gpg-sign',
+    '--no-signoff',
+    '--keep-cr',
+    '--no-scissors',
+    '--patch-format=mbox',
+    '--whitespace=nowarn',
+)
 
 
 def am(folder, paths, merge='--3way'):
@@ -30,18 +40,23 @@ def am(folder, paths, merge='--3way'):
     if not done.returncode:
         return None
     text = done.stdout + done.stderr
-    found = re.search(r'CONFLICT .* in (\S+)|error: patch failed: (\S+)|error: (\S+): does not',
-                      text)
-    names = [next(filter(None, found.groups()))] if found else git(
-        'diff', '--name-only', '--diff-filter=U', cwd=folder).splitlines()
+    found = re.search(
+        r'CONFLICT .* in (\S+)|error: patch failed: (\S+)|error: (\S+): does not', text
+    )
+    names = (
+        [next(filter(None, found.groups()))]
+        if found
+        else git('diff', '--name-only', '--diff-filter=U', cwd=folder).splitlines()
+    )
     return paths[stopped_at(folder) - 1], f' ({names[0]})' if names else '', text
 
 
 def preimages():
     """Makes what each patch was made of, which git merges with if the base is another release: the
     series applied to the touched files of the pinned one (kit/source/preimages.py)."""
-    if version_of(git('show', 'base:Makefile')) == pinned()[0] \
-            or not as_pinned(lambda path: base_file(path, PINNED)):
+    if version_of(git('show', 'base:Makefile')) == pinned()[0] or not as_pinned(
+        lambda path: base_file(path, PINNED)
+    ):
         return
     folder = BUILD / 'preimages' / 'linux'
     with Lock(folder.parent):

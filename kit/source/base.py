@@ -4,6 +4,7 @@
 Sources, in this order: --linux (a git tree or an unpacked tree, only read), the stable git tree
 that --stable-git or `git config series.stable` names, Debian's package of the source.
 """
+
 import functools
 import os
 import re
@@ -22,8 +23,8 @@ from kit.source.pinned import base_file, check_sums, mainline, pinned, tag_of, v
 
 TMP = BUILD / 'base.tmp'
 TREE = TMP / 'linux'
-ORIGIN = LINUX / '.git/series-origin'    # the LINUX= that it was made from
-NEEDED = 4 << 30    # 1.8 GB of files, 0.4 GB of git, and the package
+ORIGIN = LINUX / '.git/series-origin'  # the LINUX= that it was made from
+NEEDED = 4 << 30  # 1.8 GB of files, 0.4 GB of git, and the package
 
 
 # a release is X.Y, any of its versions, or X.Y.Z; without one it is the series'
@@ -31,16 +32,21 @@ NEEDED = 4 << 30    # 1.8 GB of files, 0.4 GB of git, and the package
 
 def is_release(version, release):
     release = release or mainline()
-    return release in (version, f'{version}.0') or \
-        re.fullmatch(rf'{re.escape(release)}\.\d+', version)
+    return release in (version, f'{version}.0') or re.fullmatch(
+        rf'{re.escape(release)}\.\d+', version
+    )
 
 
 def newest(tags, release):
     """Of tags those of the release, the newest first."""
-    wanted = rf'v{re.escape(release)}(\.\d+)?' if release.count('.') == 1 \
-        else re.escape(tag_of(release))
-    return sorted((tag for tag in tags if re.fullmatch(wanted, tag)), reverse=True,
-                  key=lambda tag: [int(word) for word in tag[1:].split('.')])
+    wanted = (
+        rf'v{re.escape(release)}(\.\d+)?' if release.count('.') == 1 else re.escape(tag_of(release))
+    )
+    return sorted(
+        (tag for tag in tags if re.fullmatch(wanted, tag)),
+        reverse=True,
+        key=lambda tag: [int(word) for word in tag[1:].split('.')],
+    )
 
 
 def glob_of(release):
@@ -54,7 +60,8 @@ def version_error(version, where, release=None):
     if not is_release(version, release):
         raise KitError(
             f'{where} is Linux {version or "of no known version"}, but the series is written on '
-            f'{mainline()}.y: give a v{mainline()}.y tree')
+            f'{mainline()}.y: give a v{mainline()}.y tree'
+        )
 
 
 def from_linux(path, release=None):
@@ -62,8 +69,10 @@ def from_linux(path, release=None):
     path = Path(path).expanduser().resolve()
     if not path.is_dir():
         raise KitError(f'LINUX={path}: no such folder')
+
     def read(*words):
         return try_git('--no-optional-locks', *words, cwd=path)
+
     top = read('rev-parse', '--show-toplevel').stdout.strip()
     if not top or Path(top).resolve() != path:
         return from_unpacked(path, release)
@@ -79,19 +88,25 @@ def from_linux(path, release=None):
         say(f'base: note: uncommitted changes in {path} are left out')
     TREE.mkdir()
     script = '"$@" archive --format=tar "$SOURCE" | tar -x --no-same-owner -f - -C "$TREE"'
-    step('unpack', ['bash', '-o', 'pipefail', '-c', script, 'sh', *git_command()], cwd=path,
-        env=git_env(SOURCE=source, TREE=TREE))
+    step(
+        'unpack',
+        ['bash', '-o', 'pipefail', '-c', script, 'sh', *git_command()],
+        cwd=path,
+        env=git_env(SOURCE=source, TREE=TREE),
+    )
     return f'{source} of a git tree'
 
 
 def from_unpacked(path, release=None):
     if not (path / 'Makefile').is_file():
         raise KitError(
-            f'LINUX={path}: no Makefile there: give a tree of Linux v{release or mainline()}.y')
+            f'LINUX={path}: no Makefile there: give a tree of Linux v{release or mainline()}.y'
+        )
     version_error(version_of((path / 'Makefile').read_text()), f'LINUX={path}', release)
     if (path / '.config').exists() or (path / 'include/config').exists():
         raise KitError(
-            f'LINUX={path}: something was built in it: give a clean tree, or `make mrproper` there')
+            f'LINUX={path}: something was built in it: give a clean tree, or `make mrproper` there'
+        )
     if TOP.is_relative_to(path):
         raise KitError(f'LINUX={path}: this repository is inside it')
     say(f'base: the unpacked tree {path}')
@@ -103,16 +118,20 @@ def from_stable(url, release=None):
     """The newest v7.3.y tag of a stable git tree; None where the network does not allow it."""
     wanted = release or mainline()
     try:
-        found = subprocess.run(['git', 'ls-remote', '--tags', url, glob_of(wanted)],
-                               stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                               timeout=20, check=False,
-                               env={**os.environ, 'GIT_TERMINAL_PROMPT': '0'}).stdout
+        found = subprocess.run(
+            ['git', 'ls-remote', '--tags', url, glob_of(wanted)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            env={**os.environ, 'GIT_TERMINAL_PROMPT': '0'},
+        ).stdout
     except (subprocess.TimeoutExpired, OSError):
         found = ''
     tags = newest(re.findall(r'refs/tags/(\S+)$', found, re.M), wanted)
     if not tags:
-        say(f'base: the stable git tree does not answer or has no v{wanted}.y, '
-            'going on without it')
+        say(f'base: the stable git tree does not answer or has no v{wanted}.y, going on without it')
         return None
     tag = tags[0]
     git('init', '-q', TREE, cwd=TMP)
@@ -126,7 +145,7 @@ def from_stable(url, release=None):
     )
     if status == 0:
         git('checkout', '-q', '--detach', 'FETCH_HEAD', cwd=TREE)
-        shutil.rmtree(TREE / '.git')    # the history is skipped: one commit
+        shutil.rmtree(TREE / '.git')  # the history is skipped: one commit
         return f'{tag} of the stable tree'
     shutil.rmtree(TREE)
     return None
@@ -134,15 +153,18 @@ def from_stable(url, release=None):
 
 def from_debian(release=None):
     env, name, versions = debian_versions(release)
-    return from_package(env, name, versions[0])    # the newest
+    return from_package(env, name, versions[0])  # the newest
 
 
 def debian_versions(release=None):
     """(environment for apt, name of the package of the source, its versions in the archive)"""
     wanted = release or mainline()
     name = f'linux-source-{".".join(wanted.split(".")[:2])}'
-    instead = f'give --linux /path of a v{wanted} tree' if release else \
-        f'make tree LINUX=/path of a v{wanted}.y tree'
+    instead = (
+        f'give --linux /path of a v{wanted} tree'
+        if release
+        else f'make tree LINUX=/path of a v{wanted}.y tree'
+    )
     for program in ('dpkg-deb', 'xz'):
         if not shutil.which(program):
             raise KitError(f'no {program} here to unpack {name} with: {instead}')
@@ -170,10 +192,25 @@ def from_package(env, name, version, *paths):
     )
     package = next(TMP.glob('*.deb'))
     TREE.mkdir()
-    script = ('dpkg-deb --fsys-tarfile "$1" | tar -xO -f - "./usr/src/$2.tar.xz" | xz -dc -T0 |'
-              ' tar -x --no-same-owner --strip-components=1 -f - -C "$3" "${@:4}"')
-    step('unpack', ['bash', '-o', 'pipefail', '-c', script, 'sh', package, name, TREE,
-                    *(f'{name}/{path}' for path in paths)])
+    script = (
+        'dpkg-deb --fsys-tarfile "$1" | tar -xO -f - "./usr/src/$2.tar.xz" | xz -dc -T0 |'
+        ' tar -x --no-same-owner --strip-components=1 -f - -C "$3" "${@:4}"'
+    )
+    step(
+        'unpack',
+        [
+            'bash',
+            '-o',
+            'pipefail',
+            '-c',
+            script,
+            'sh',
+            package,
+            name,
+            TREE,
+            *(f'{name}/{path}' for path in paths),
+        ],
+    )
     package.unlink()
     if paths:
         return f"Debian's {name} {version}"
@@ -188,6 +225,7 @@ def from_package(env, name, version, *paths):
 def package_reader():
     """Reads files of Debian's package of the pinned version, downloaded when the first is asked
     for; None of each when the archive does not have it any more."""
+
     @functools.cache
     def unpacked():
         TMP.mkdir(parents=True, exist_ok=True)
@@ -199,6 +237,7 @@ def package_reader():
             say(f'base: {error}')
             return False
         return True
+
     return lambda path: (TREE / path).read_bytes() if unpacked() else None
 
 
@@ -223,8 +262,19 @@ def write_commit(version, **env):
             progress.tick(path.name)
             # a big file goes straight into a pack: 80,000 loose objects would be slower to write
             # and packed behind the user's back later
-            git('-c', 'core.bigFileThreshold=1', '-c', 'core.compression=1',
-                'add', '-A', '-f', '--', path.name, cwd=TREE, env=env)
+            git(
+                '-c',
+                'core.bigFileThreshold=1',
+                '-c',
+                'core.compression=1',
+                'add',
+                '-A',
+                '-f',
+                '--',
+                path.name,
+                cwd=TREE,
+                env=env,
+            )
     progress.done()
     tree = git('write-tree', cwd=TREE, env=env).strip()
     identity = {
@@ -232,37 +282,42 @@ def write_commit(version, **env):
         for who in ('AUTHOR', 'COMMITTER')
         for what, value in COMMITTER.items()
     }
-    return git('commit-tree', tree, '-m', f'Linux {version}', cwd=TREE,
-               env={**identity, **env}).strip()
+    return git(
+        'commit-tree', tree, '-m', f'Linux {version}', cwd=TREE, env={**identity, **env}
+    ).strip()
 
 
 def existing(path):
     """linux/ is there: it must be a base of ours, and it is left alone."""
-    if try_git('rev-parse', '-q', '--verify', 'base^{commit}').returncode \
-            or not (LINUX / '.git').exists():
+    if (
+        try_git('rev-parse', '-q', '--verify', 'base^{commit}').returncode
+        or not (LINUX / '.git').exists()
+    ):
         raise KitError(
-            'linux/ is there but has no tag `base`: move it away, `make tree` makes a new one')
+            'linux/ is there but has no tag `base`: move it away, `make tree` makes a new one'
+        )
     version = version_of(git('show', 'base:Makefile'))
     version_error(version, 'linux/ (tag base)')
     if version != pinned()[0]:
         say(f'base: note: linux/ has {version}, the series is written on {pinned()[0]}')
     check_sums(version, base_file)
     kept = ORIGIN.read_text() if ORIGIN.exists() else ''
-    if version != pinned()[0] and kept:    # BASE may list more files than before
+    if version != pinned()[0] and kept:  # BASE may list more files than before
         preimages.find(kept)
     if path and kept != str(Path(path).expanduser().resolve()):
         raise KitError(
             f'linux/ is there already, made from {kept or "another source"}: LINUX={path} would be '
-            'ignored; move linux/ away first')
+            'ignored; move linux/ away first'
+        )
 
 
 def main(linux=None, stable_git=None):
     """linux: a tree that the base is taken from; stable_git: the URL of one."""
-    with Lock(BUILD / 'base'):    # two makes at once
+    with Lock(BUILD / 'base'):  # two makes at once
         if LINUX.exists() or LINUX.is_symlink():
             existing(linux)
             return
-        if TMP.exists():    # an interrupted run's
+        if TMP.exists():  # an interrupted run's
             shutil.rmtree(TMP)
         free = shutil.disk_usage(BUILD).free
         if free < NEEDED:
@@ -297,8 +352,10 @@ def make(path, stable=None):
     version, source = unpack(path, stable)
     wanted = pinned()[0]
     if version != wanted:
-        say(f'base: note: this is {version}, the series is written on {wanted}: git merges what '
-            'does not apply as it is')
+        say(
+            f'base: note: this is {version}, the series is written on {wanted}: git merges what '
+            'does not apply as it is'
+        )
     check_sums(
         version, lambda path: (TREE / path).read_bytes() if (TREE / path).is_file() else None
     )

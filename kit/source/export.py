@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Write series/ from the branches of linux/, and BASE's list of the files they touch."""
+
 import os
 
 from kit.errors import KitError
@@ -30,7 +31,8 @@ def main():
     if beyond:
         raise KitError(
             f'linux/ has commits beyond the branch {last} ({beyond[0]}): they belong to no topic; '
-            f'git -C linux branch -f {last} HEAD, or a new topic in series/order')
+            f'git -C linux branch -f {last} HEAD, or a new topic in series/order'
+        )
     with exported() as (folder, names):
         different = same_bytes(folder, names)
         text = base_text(parts[-1][2])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """git, whatever the user's configuration, and worktrees of linux/."""
+
 import os
 import shutil
 from pathlib import Path
@@ -32,7 +33,7 @@ GIT_SET = [
     'core.abbrev=auto',
     'core.quotePath=true',
     'core.fsmonitor=false',
-    'checkout.workers=0',    # as many as CPUs
+    'checkout.workers=0',  # as many as CPUs
     'core.whitespace=',
     'commit.gpgSign=false',
     'tag.gpgSign=false',
@@ -69,11 +70,16 @@ def git_env(**more: str | Path | None) -> Environment:
     return {**{name: None for name in os.environ if name.startswith('GIT_')}, **GIT_ENV, **more}
 
 
-def git(*arguments: Word, cwd: Path | None = None, env: Environment | None = None,
-        stdin: str | None = None) -> str:
+def git(
+    *arguments: Word,
+    cwd: Path | None = None,
+    env: Environment | None = None,
+    stdin: str | None = None,
+) -> str:
     """git's stdout in linux/ (or cwd), whatever the user's configuration."""
-    return output(git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})),
-                  stdin=stdin)
+    return output(
+        git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})), stdin=stdin
+    )
 
 
 def try_git(*arguments: Word, cwd: Path | None = None, env: Environment | None = None) -> Done:
@@ -98,9 +104,12 @@ def whole(folder):
     if not own.exists():
         return False
     found = Path(try_git('rev-parse', '--absolute-git-dir', cwd=folder).stdout.strip())
-    known = found / 'gitdir'    # of a worktree
+    known = found / 'gitdir'  # of a worktree
     mine = Path(known.read_text().strip()) if known.exists() else found
-    return mine == own.resolve() and not try_git('cat-file', '-e', 'HEAD^{tree}', cwd=folder).returncode
+    return (
+        mine == own.resolve()
+        and not try_git('cat-file', '-e', 'HEAD^{tree}', cwd=folder).returncode
+    )
 
 
 def is_at(folder, commit):
@@ -112,8 +121,12 @@ def check_out(what, folder, commit):
     # of a checkout that was killed
     lock = git('rev-parse', '--git-path', 'index.lock', cwd=folder).strip()
     (folder / lock).unlink(missing_ok=True)
-    step(what, git_command('checkout', '-q', '--force', '--detach', commit), cwd=folder,
-         env=git_env())
+    step(
+        what,
+        git_command('checkout', '-q', '--force', '--detach', commit),
+        cwd=folder,
+        env=git_env(),
+    )
 
 
 def whole_worktree(what, folder, commit):
@@ -128,9 +141,12 @@ def whole_worktree(what, folder, commit):
     # under another name first: an interrupted checkout must not pass for a whole one
     part = folder.with_name('linux.part')
     shutil.rmtree(part, ignore_errors=True)
-    step(f'{what}: worktree',
-         git_command('worktree', 'add', '-q', *OVER_HALF, '--detach', part, commit),
-         cwd=LINUX, env=git_env())
+    step(
+        f'{what}: worktree',
+        git_command('worktree', 'add', '-q', *OVER_HALF, '--detach', part, commit),
+        cwd=LINUX,
+        env=git_env(),
+    )
     git('worktree', 'move', part, folder)
 
 
@@ -138,6 +154,12 @@ def sparse_worktree(folder, paths):
     """A worktree of the base with only these files: enough for git am, linux/ stays as it is."""
     remove(folder)
     git('worktree', 'add', '--quiet', *OVER_HALF, '--no-checkout', '--detach', folder, 'base')
-    git('sparse-checkout', 'set', '--no-cone', '--stdin', cwd=folder,
-        stdin=''.join(f'/{path}\n' for path in sorted(paths)))
+    git(
+        'sparse-checkout',
+        'set',
+        '--no-cone',
+        '--stdin',
+        cwd=folder,
+        stdin=''.join(f'/{path}\n' for path in sorted(paths)),
+    )
     git('checkout', '--quiet', '--detach', 'base', cwd=folder)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The series as files: the patches below series/, and how git writes them."""
+
 import hashlib
 import re
 from email.header import decode_header, make_header
@@ -23,15 +24,18 @@ def ranges():
         branch = f'refs/heads/{topic}'
         if try_git('rev-parse', '-q', '--verify', branch).returncode:
             raise KitError(
-                f'linux/ has no branch {topic}: create it on its first commit\'s parent, or take '
+                f"linux/ has no branch {topic}: create it on its first commit's parent, or take "
                 f'it out of series/order'
             )
         if try_git('merge-base', '--is-ancestor', below, branch).returncode:
-            raise KitError(f'branch {topic} does not stand on {below.removeprefix("refs/heads/")}: '
-                           f'rebase it there (series/order is the order)')
+            raise KitError(
+                f'branch {topic} does not stand on {below.removeprefix("refs/heads/")}: '
+                f'rebase it there (series/order is the order)'
+            )
         if git('rev-list', '--merges', '-n1', f'{below}..{branch}'):
             raise KitError(
-                f'branch {topic} has a merge commit: rebase it, a series is a line of patches')
+                f'branch {topic} has a merge commit: rebase it, a series is a line of patches'
+            )
         result.append((topic, below, branch))
         below = branch
     return result
@@ -138,7 +142,8 @@ def files_of(paths):
     """The files that patches name."""
     found = set()
     for path in paths:
-        for names in re.findall(r'^diff --git a/(\S+) b/(\S+)$', path.read_text(errors='replace'),
-                                re.M):
+        for names in re.findall(
+            r'^diff --git a/(\S+) b/(\S+)$', path.read_text(errors='replace'), re.M
+        ):
             found.update(names)
     return found

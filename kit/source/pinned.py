@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """BASE: the release that the series is written on, and the checksum of each file that it
 touches."""
+
 import hashlib
 import re
 
@@ -94,8 +95,19 @@ def touched(first, last, *more):
 
 def base_text(last):
     """BASE for a series that ends with this commit."""
-    sums = [(hashlib.sha256(content).hexdigest(), path) for path in touched('base', last)
-            if (content := base_file(path)) is not None]
+    sums = [
+        (hashlib.sha256(content).hexdigest(), path)
+        for path in touched('base', last)
+        if (content := base_file(path)) is not None
+    ]
     comments = [line for line in (TOP / 'BASE').read_text().splitlines() if line.startswith('#')]
-    return '\n'.join([*comments, f'version {version_of(git("show", "base:Makefile"))}',
-                      *(f'{number}  {path}' for number, path in sums)]) + '\n'
+    return (
+        '\n'.join(
+            [
+                *comments,
+                f'version {version_of(git("show", "base:Makefile"))}',
+                *(f'{number}  {path}' for number, path in sums),
+            ]
+        )
+        + '\n'
+    )

@@ -6,6 +6,7 @@ those that the patches before it have made of them. find() brings the first into
 of the touched files alone; preimages() of kit/source/apply.py makes the others by applying the
 series.
 """
+
 import shutil
 from pathlib import Path
 
@@ -19,9 +20,11 @@ TMP = BUILD / 'pinned.tmp'
 
 def blob(commit, folder):
     """A reader of the commit's files in a git tree."""
+
     def read(path):
         done = try_git('--no-optional-locks', 'cat-file', 'blob', f'{commit}:{path}', cwd=folder)
         return None if done.returncode else done.stdout.encode('utf-8', 'surrogateescape')
+
     return read
 
 
@@ -31,13 +34,33 @@ def from_stable(url):
     git('remote', 'add', 'origin', url, cwd=TMP / 'git')
     tag, paths = tag_of(pinned()[0]), list(pinned()[1])
     # as the user, whose configuration knows the way
-    if step(f'fetch files of {tag}', ['git', '-C', TMP / 'git', 'fetch', '-q', '--depth=1',
-                                      '--no-tags', '--filter=blob:none', 'origin',
-                                      f'refs/tags/{tag}'],
-            timeout=900, check=False, env={'GIT_TERMINAL_PROMPT': '0'}):
+    if step(
+        f'fetch files of {tag}',
+        [
+            'git',
+            '-C',
+            TMP / 'git',
+            'fetch',
+            '-q',
+            '--depth=1',
+            '--no-tags',
+            '--filter=blob:none',
+            'origin',
+            f'refs/tags/{tag}',
+        ],
+        timeout=900,
+        check=False,
+        env={'GIT_TERMINAL_PROMPT': '0'},
+    ):
         return None
-    if step(None, ['git', '-C', TMP / 'git', 'checkout', '-q', 'FETCH_HEAD', '--', *paths],
-            timeout=900, check=False, env={'GIT_TERMINAL_PROMPT': '0'}, log=TMP / 'log'):
+    if step(
+        None,
+        ['git', '-C', TMP / 'git', 'checkout', '-q', 'FETCH_HEAD', '--', *paths],
+        timeout=900,
+        check=False,
+        env={'GIT_TERMINAL_PROMPT': '0'},
+        log=TMP / 'log',
+    ):
         return None
     return as_pinned(lambda path: (TMP / 'git' / path).read_bytes())
 
@@ -67,8 +90,10 @@ def find(linux, stable=None, package=None):
                 return
     finally:
         shutil.rmtree(TMP, ignore_errors=True)
-    say(f'base: note: no source has the files of {pinned()[0]}, so git cannot merge: LINUX= a git '
-        f'tree with the tag {tag_of(pinned()[0])}')
+    say(
+        f'base: note: no source has the files of {pinned()[0]}, so git cannot merge: LINUX= a git '
+        f'tree with the tag {tag_of(pinned()[0])}'
+    )
 
 
 def keep(files):
@@ -76,11 +101,20 @@ def keep(files):
     for path, content in files.items():
         (TMP / 'files' / path).parent.mkdir(parents=True, exist_ok=True)
         (TMP / 'files' / path).write_bytes(content)
-    env = {'GIT_DIR': str(LINUX / '.git'), 'GIT_WORK_TREE': str(TMP / 'files'),
-           'GIT_INDEX_FILE': str(TMP / 'index'),
-           **{f'GIT_AUTHOR_{what}': 'series@localhost' for what in ('NAME', 'EMAIL')}}
+    env = {
+        'GIT_DIR': str(LINUX / '.git'),
+        'GIT_WORK_TREE': str(TMP / 'files'),
+        'GIT_INDEX_FILE': str(TMP / 'index'),
+        **{f'GIT_AUTHOR_{what}': 'series@localhost' for what in ('NAME', 'EMAIL')},
+    }
     git('add', '-A', '-f', '.', cwd=TMP / 'files', env=env)
     tree = git('write-tree', cwd=TMP / 'files', env=env).strip()
-    commit = git('commit-tree', tree, '-m', f'files of {pinned()[0]}', cwd=LINUX, env={
-        name: value for name, value in env.items() if name.startswith('GIT_AUTHOR')}).strip()
+    commit = git(
+        'commit-tree',
+        tree,
+        '-m',
+        f'files of {pinned()[0]}',
+        cwd=LINUX,
+        env={name: value for name, value in env.items() if name.startswith('GIT_AUTHOR')},
+    ).strip()
     git('update-ref', PINNED, commit)

@@ -8,6 +8,7 @@ linux/ must be what series/ describes. The topics' branches are rebased with git
 change is there already is dropped and named, and series/ and BASE are written as by `make export`.
 A conflict stops in an ordinary `git rebase`: resolve it, `git rebase --continue`, `make export`.
 """
+
 import re
 import shutil
 from pathlib import Path
@@ -29,11 +30,21 @@ NEXT, BEFORE = 'refs/series/next', 'refs/series/before'
 
 def release_of(path):
     """The release that a tree's HEAD stands on; of one without tags what its Makefile says."""
-    found = try_git('--no-optional-locks', 'describe', '--tags', '--abbrev=0', '--match', 'v[0-9]*',
-                '--exclude', '*-rc*', 'HEAD', cwd=path).stdout.strip()
+    found = try_git(
+        '--no-optional-locks',
+        'describe',
+        '--tags',
+        '--abbrev=0',
+        '--match',
+        'v[0-9]*',
+        '--exclude',
+        '*-rc*',
+        'HEAD',
+        cwd=path,
+    ).stdout.strip()
     if found:
         found = found.removeprefix('v')
-        return found if found.count('.') > 1 else f'{found}.0'    # no release after it
+        return found if found.count('.') > 1 else f'{found}.0'  # no release after it
     if not (path / 'Makefile').is_file():
         raise KitError(f'{path}: no Makefile there: give a tree of Linux')
     return version_of((path / 'Makefile').read_text())
@@ -55,9 +66,12 @@ def fetched(release, path, stable):
     base.TMP.mkdir(parents=True)
     try:
         version, source = base.unpack(path, stable or base.stable_of_config(), release)
-        commit = base.write_commit(version, GIT_DIR=str(LINUX / '.git'),
-                                   GIT_WORK_TREE=str(base.TREE),
-                                   GIT_INDEX_FILE=str(base.TMP / 'index'))
+        commit = base.write_commit(
+            version,
+            GIT_DIR=str(LINUX / '.git'),
+            GIT_WORK_TREE=str(base.TREE),
+            GIT_INDEX_FILE=str(base.TMP / 'index'),
+        )
     finally:
         shutil.rmtree(base.TMP, ignore_errors=True)
     git('update-ref', NEXT, commit)
@@ -71,8 +85,11 @@ def upstream_already(commit, subjects):
     patches = [path for topic in order() for path in patch_files(topic)]
     git('read-tree', commit, env=env)
     try:
-        return [(path.parent.name, subject) for path, subject in zip(patches, subjects)
-                if not try_git('apply', '--reverse', '--check', '--cached', path, env=env).returncode]
+        return [
+            (path.parent.name, subject)
+            for path, subject in zip(patches, subjects)
+            if not try_git('apply', '--reverse', '--check', '--cached', path, env=env).returncode
+        ]
     finally:
         (BUILD / 'rebase.index').unlink()
 
@@ -115,9 +132,22 @@ def rebase(commit, version, subjects):
     git('tag', '-f', 'base', commit)
     (LINUX / '.git/series-origin').unlink(missing_ok=True)
     done = result(
-        git_command('-c', 'rerere.enabled=true', '-c', 'rerere.autoUpdate=true', 'rebase',
-                    '--update-refs', '--empty=drop', '--onto', commit, before, order()[-1]),
-        cwd=LINUX, env=git_env())
+        git_command(
+            '-c',
+            'rerere.enabled=true',
+            '-c',
+            'rerere.autoUpdate=true',
+            'rebase',
+            '--update-refs',
+            '--empty=drop',
+            '--onto',
+            commit,
+            before,
+            order()[-1],
+        ),
+        cwd=LINUX,
+        env=git_env(),
+    )
     if done.returncode and not busy():
         git('tag', '-f', 'base', before)
         raise KitError((done.stderr or done.stdout).strip().splitlines()[0])
@@ -134,10 +164,13 @@ def rebase(commit, version, subjects):
 
 def stopped(text, before):
     """One line on what to do now."""
-    where = re.findall(r'^CONFLICT .* in (\S+)$', text, re.M) or git(
-        'diff', '--name-only', '--diff-filter=U').splitlines()
+    where = (
+        re.findall(r'^CONFLICT .* in (\S+)$', text, re.M)
+        or git('diff', '--name-only', '--diff-filter=U').splitlines()
+    )
     subject = try_git('log', '-1', '--format=%s', 'REBASE_HEAD').stdout.strip()
     raise KitError(
         f'stopped at "{subject}"{f", conflict in {where[0]}" if where else ""}: in linux/ resolve '
         f'it, `git add`, `git rebase --continue`, then `make export`; or go back with `git rebase '
-        f'--abort` and `git tag -f base {before[:12]}`')
+        f'--abort` and `git tag -f base {before[:12]}`'
+    )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Do linux/ and series/ say the same? What either holds that the other does not is protected."""
+
 import contextlib
 import shutil
 
@@ -82,8 +83,12 @@ def busy():
 
 def uncommitted():
     """Files of linux/ that git does not hold as they are."""
-    return [line[3:] for line in git('--no-optional-locks', 'status', '--porcelain',
-                                     '--untracked-files=all').splitlines()]
+    return [
+        line[3:]
+        for line in git(
+            '--no-optional-locks', 'status', '--porcelain', '--untracked-files=all'
+        ).splitlines()
+    ]
 
 
 def half_checked_out(name):
@@ -126,12 +131,14 @@ def own_work():
     if different:
         return (
             f'linux/ has commits that series/ has not (branch {", ".join(different)}): make '
-            f'export, or take them back')
+            f'export, or take them back'
+        )
     files = [name for name in uncommitted() if not half_checked_out(name)]
     if files:
         return (
             f'linux/ has uncommitted changes ({files[0]}{" …" if len(files) > 1 else ""}): '
-            f'commit or stash them')
+            f'commit or stash them'
+        )
     return ''
 
 
@@ -169,4 +176,5 @@ def unchanged():
     """Are the branches and series/ what they were when they last were the same?"""
     names, state, tips = order(), load_state(), branches()
     return list(state) == names and all(
-        state[name] == (tips.get(name), digest(name)) for name in names)
+        state[name] == (tips.get(name), digest(name)) for name in names
+    )

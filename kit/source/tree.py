@@ -5,6 +5,7 @@
 other verbs stand on (keep) leaves such a linux/ as it is and says so. Those that take a tree of the
 user's, too, also leave another commit of series/ checked out (stay).
 """
+
 from kit.errors import KitError
 from kit.lock import Lock
 from kit.paths import BUILD, LINUX

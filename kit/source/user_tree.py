@@ -4,6 +4,7 @@
 The tree is only read: a clone below build/ gets its HEAD and what is uncommitted, and is built out
 of tree. "patched" is that; "base" is --base or the newest v7.3.y release that HEAD stands on.
 """
+
 import re
 import shutil
 from pathlib import Path
@@ -25,10 +26,20 @@ def read(path: Path, *words: Word) -> Done:
 def merge_base(path: Path, named: str | None) -> str:
     """What "base" is: the commit of that name, or the newest release below HEAD."""
     if not named:
-        found = read(path, 'describe', '--tags', '--abbrev=0', '--match', f'v{mainline()}',
-                     '--match', f'v{mainline()}.[0-9]*', 'HEAD')
+        found = read(
+            path,
+            'describe',
+            '--tags',
+            '--abbrev=0',
+            '--match',
+            f'v{mainline()}',
+            '--match',
+            f'v{mainline()}.[0-9]*',
+            'HEAD',
+        )
         named = found.stdout.strip() or fail(
-            f'LINUX={path} stands on no v{mainline()}.y tag: say BASE=commit')
+            f'LINUX={path} stands on no v{mainline()}.y tag: say BASE=commit'
+        )
     found = read(path, 'merge-base', 'HEAD', named)
     if found.returncode:
         raise KitError(f'BASE={named}: no such commit below HEAD of {path}')
@@ -44,8 +55,11 @@ def clone(path: Path, folder: Path, commit: str) -> None:
     git('config', 'remote.origin.url', path, cwd=folder)
     git('fetch', '-q', 'origin', '+HEAD:refs/own/head', cwd=folder)
     # of a checkout that was killed, there is no index yet or a lock
-    if not is_at(folder, commit) or not (folder / '.git/index').exists() \
-            or (folder / '.git/index.lock').exists():
+    if (
+        not is_at(folder, commit)
+        or not (folder / '.git/index').exists()
+        or (folder / '.git/index.lock').exists()
+    ):
         check_out(f'check out {commit[:12]} of {path}', folder, commit)
 
 
@@ -78,8 +92,11 @@ def known(linux: str, what: str) -> tuple[Path, str, str]:
 
 
 def dirty(path: Path) -> str:
-    return ' and what is uncommitted' if re.search(
-        r'\S', read(path, 'status', '--porcelain').stdout) else ''
+    return (
+        ' and what is uncommitted'
+        if re.search(r'\S', read(path, 'status', '--porcelain').stdout)
+        else ''
+    )
 
 
 def alone() -> Tree:

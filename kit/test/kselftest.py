@@ -5,6 +5,7 @@ of any tree; no topic is involved.
 The kernel is built with the suite's own `config`. Without PROGRAM the guest runs everything that
 `make run_tests` of the suite runs.
 """
+
 import re
 import shutil
 import tarfile
@@ -29,13 +30,13 @@ from kit.vm import guest
 RUN = ('TEST_GEN_PROGS', 'TEST_CUSTOM_PROGS', 'TEST_PROGS')
 MADE = ('TEST_GEN_PROGS', 'TEST_GEN_PROGS_EXTENDED', 'TEST_GEN_FILES', 'TEST_CUSTOM_PROGS')
 KEPT = ('TEST_PROGS', 'TEST_PROGS_EXTENDED', 'TEST_FILES')
-INTERPRETERS = {'sh', 'ash', 'busybox'}    # that the guest has
-SECONDS = 45      # kselftest's own limit of a program, unless its suite's `settings` say otherwise
-PATIENCE = 10     # an emulated CPU is slower
+INTERPRETERS = {'sh', 'ash', 'busybox'}  # that the guest has
+SECONDS = 45  # kselftest's own limit of a program, unless its suite's `settings` say otherwise
+PATIENCE = 10  # an emulated CPU is slower
 SKIPS = (Skip('', 'the program says why'),)
 
 
-Packed = dict[str, dict[str, Path]]    # {suite: {name in it: file}}
+Packed = dict[str, dict[str, Path]]  # {suite: {name in it: file}}
 
 
 def parser_tree() -> Path:
@@ -79,8 +80,10 @@ class Suite:
         command, env = self.command(f'--eval=kit-lists: ; @{rule}', 'kit-lists')
         text = output(command, env=env)
         found = dict(re.findall(r'^list (\w+) ?(.*)$', text, re.M))
-        return {name: [word.removeprefix(f'{self.made}/') for word in found.get(name, '').split()]
-                for name in names}
+        return {
+            name: [word.removeprefix(f'{self.made}/') for word in found.get(name, '').split()]
+            for name in names
+        }
 
     def programs(self) -> list[str]:
         """What is run of the whole suite."""
@@ -91,8 +94,10 @@ class Suite:
         compiled = {name for each in MADE for name in self.lists[each]}
         known = compiled | {name for each in KEPT for name in self.lists[each]}
         for name in sorted(wanted - known):
-            raise KitError(f'selftests/{self.name} has no program {name} (it has: '
-                           f'{" ".join(sorted(known)) or "none"})')
+            raise KitError(
+                f'selftests/{self.name} has no program {name} (it has: '
+                f'{" ".join(sorted(known)) or "none"})'
+            )
         if wanted and wanted <= compiled:
             return [self.made / name for name in sorted(wanted)]
         return ['-k', 'all']
@@ -106,8 +111,13 @@ class Suite:
             self.made.mkdir()
             mark.write_text(stamp)
         command, env = self.command(*goals)
-        if step(f'build {self.machine.arch} selftests/{self.name}', command, log=self.log, env=env,
-                check=False):
+        if step(
+            f'build {self.machine.arch} selftests/{self.name}',
+            command,
+            log=self.log,
+            env=env,
+            check=False,
+        ):
             say(f'selftests/{self.name} was not built whole: {shown(self.log)}')
 
     def files(self) -> dict[str, Path]:
@@ -117,8 +127,13 @@ class Suite:
             for name in (each for key in names for each in self.lists[key]):
                 path = folder / name
                 inside = path.rglob('*') if path.is_dir() else [path]
-                found |= {str(file.relative_to(folder)) if file.is_relative_to(folder)
-                          else file.name: file for file in inside if file.is_file()}
+                found |= {
+                    str(file.relative_to(folder))
+                    if file.is_relative_to(folder)
+                    else file.name: file
+                    for file in inside
+                    if file.is_file()
+                }
         return found
 
     def seconds(self) -> int:
@@ -148,8 +163,9 @@ def command_of(suite: Suite, name: str) -> str:
     return f'(cd /tmp/kselftest/{suite.name} && {limit}./{name})'
 
 
-def tests_of(suite: Suite, wanted: set[str],
-             files: dict[str, Path]) -> tuple[list[Test], dict[str, str]]:
+def tests_of(
+    suite: Suite, wanted: set[str], files: dict[str, Path]
+) -> tuple[list[Test], dict[str, str]]:
     """(tests, {program: why it cannot be run})"""
     tests: list[Test] = []
     cannot: dict[str, str] = {}
@@ -160,8 +176,15 @@ def tests_of(suite: Suite, wanted: set[str],
         elif lack := lacks(files[name]):
             cannot[whole] = f'the guest has no {lack}'
         else:
-            tests.append(Test(name=whole, command=command_of(suite, name), tap=None, skips=SKIPS,
-                              timeout=suite.seconds()))
+            tests.append(
+                Test(
+                    name=whole,
+                    command=command_of(suite, name),
+                    tap=None,
+                    skips=SKIPS,
+                    timeout=suite.seconds(),
+                )
+            )
     return tests, cannot
 
 
@@ -176,8 +199,9 @@ def pack(path: Path, suites: Packed) -> Path:
     return path
 
 
-def prepared(machine: Machine, tree: Tree, wanted: dict[str, set[str]]
-             ) -> tuple[list[Test], dict[str, str], Path]:
+def prepared(
+    machine: Machine, tree: Tree, wanted: dict[str, set[str]]
+) -> tuple[list[Test], dict[str, str], Path]:
     """(tests, {program: why it cannot be run}, the archive)"""
     top = folder_of(machine, tree)
     tests: list[Test] = []
@@ -194,9 +218,15 @@ def prepared(machine: Machine, tree: Tree, wanted: dict[str, set[str]]
         return tests, cannot, pack(top / 'kselftest.tar', packed)
 
 
-def main(kselftest: str, arch: str = 'x86_64', flavour: str = 'plain', linux: str = '',
-         cpus: int = 0, iommu: str = '',
-         tell: Callable[[results.Ended], object] | None = None) -> int:
+def main(
+    kselftest: str,
+    arch: str = 'x86_64',
+    flavour: str = 'plain',
+    linux: str = '',
+    cpus: int = 0,
+    iommu: str = '',
+    tell: Callable[[results.Ended], object] | None = None,
+) -> int:
     """tell: is given what the tests gave; returns the exit status."""
     machine, tree = model.machine(arch), user_tree.use_alone(linux) if linux else PATCHED
     wanted = asked(kselftest, tree)
@@ -211,12 +241,14 @@ def main(kselftest: str, arch: str = 'x86_64', flavour: str = 'plain', linux: st
     limits = Limits(silence=max(seconds) + 60 if all(seconds) else 3600, total=7200)
     options = Options(cpus=cpus, iommu=iommu, append=guest.PATIENT, limits=limits)
     said = verdict.Report(tests, parser_tree())
-    job = verdict.job_of(tests, 'mkdir /tmp/kselftest && tar -xf /job/kselftest.tar -C '
-                               '/tmp/kselftest')
+    job = verdict.job_of(
+        tests, 'mkdir /tmp/kselftest && tar -xf /job/kselftest.tar -C /tmp/kselftest'
+    )
     label = f'{arch} {flavour}'
     say(f'{label}: {len(tests)} test program(s)')
-    ended = guest.run_guest(machine, image, job, [archive], options, name=f'kselftest-{arch}',
-                            on_line=said.line)
+    ended = guest.run_guest(
+        machine, image, job, [archive], options, name=f'kselftest-{arch}', on_line=said.line
+    )
     counts = said.verdict()
     if ended.status in (guest.LOST, guest.SPLAT):
         print(f'FAILED {label}: {ended.message}\n{ended.detail}')

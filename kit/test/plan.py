@@ -16,7 +16,7 @@ from kit.model import Boot, BootTable, Options, Skip, Test
 from kit.typed import Table
 
 ELSEWHERE = Skip('', 'the machine is not the one that topic.toml asks for')
-Asked = Iterable[tuple[str, BootTable]]    # (topic, what it asks for)
+Asked = Iterable[tuple[str, BootTable]]  # (topic, what it asks for)
 
 
 def whole(topic: str, test: Test) -> Test:
@@ -24,8 +24,9 @@ def whole(topic: str, test: Test) -> Test:
     name = test.name or Path(test.program or test.kunit or test.reproducer).name
     if not test.reproducer:
         return replace(test, name=name)
-    return replace(test, name=name, topic=topic, tap=False,
-                   file=reproducer.file_name(topic, test.reproducer))
+    return replace(
+        test, name=name, topic=topic, tap=False, file=reproducer.file_name(topic, test.reproducer)
+    )
 
 
 def tests_of(topic: str, boot: BootTable) -> tuple[Test, ...]:
@@ -49,9 +50,14 @@ def merged(asked: Asked, changes: Table | None = None) -> list[Boot]:
             tests = tuple(replace(test, skips=(ELSEWHERE,)) for test in tests)
         for variant in table.variants:
             options = table.options(variant)
-            boot = Boot(machine=model.machine(table.arch), flavour=table.flavour, tests=(),
-                        options=on_machine(options, changes) if changes else options,
-                        full=table.full, alone=table.alone)
+            boot = Boot(
+                machine=model.machine(table.arch),
+                flavour=table.flavour,
+                tests=(),
+                options=on_machine(options, changes) if changes else options,
+                full=table.full,
+                alone=table.alone,
+            )
             key = boot.arch, boot.flavour, boot.full, boot.alone, boot.options
             known = found.setdefault(key, boot)
             new = tuple(test for test in dict.fromkeys(tests) if test not in known.tests)
@@ -70,11 +76,24 @@ def on_base(asked: Asked) -> list[Boot]:
     return found
 
 
-def chosen(arch: str = '', flavour: str = '', pattern: str = '', full: bool = False,
-           changes: Table | None = None) -> list[Boot]:
+def chosen(
+    arch: str = '',
+    flavour: str = '',
+    pattern: str = '',
+    full: bool = False,
+    changes: Table | None = None,
+) -> list[Boot]:
     """The boots with those of their tests that were asked for; changes: see merged()."""
     boots = merged(topics.boots(), changes) + ([] if changes else on_base(topics.boots()))
-    boots = [replace(boot, tests=tuple(test for test in boot.tests
-                                       if re.search(pattern, test.name))) for boot in boots]
-    return [boot for boot in boots if boot.tests and arch in ('', boot.arch)
-            and flavour in ('', boot.flavour) and (full or not boot.full)]
+    boots = [
+        replace(boot, tests=tuple(test for test in boot.tests if re.search(pattern, test.name)))
+        for boot in boots
+    ]
+    return [
+        boot
+        for boot in boots
+        if boot.tests
+        and arch in ('', boot.arch)
+        and flavour in ('', boot.flavour)
+        and (full or not boot.full)
+    ]

@@ -4,6 +4,7 @@
 JUnit's XML is written with the standard library: Debian's python3-junitparser belongs to Debian's
 Python alone. The JSON is what the kernel's own kunit_json makes of the KTAP.
 """
+
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,15 +35,20 @@ def ended_of(kernel: str, arch: str, said: Report, ended: Outcome) -> Ended:
     complained, is a failure of its own."""
     found = said.results()
     if ended.status in (guest.LOST, guest.SPLAT):
-        found.append(verdict.Result('guest', 'guest', verdict.FAILED, ended.message,
-                                   tuple(ended.detail.splitlines())))
+        found.append(
+            verdict.Result(
+                'guest', 'guest', verdict.FAILED, ended.message, tuple(ended.detail.splitlines())
+            )
+        )
     return Ended(kernel, arch, found)
 
 
 def programs(boot: Ended) -> list[tuple[str, list[Result]]]:
     """[(program, [Result])]"""
-    return [(name, list(several)) for name, several in groupby(
-        boot.results, key=lambda result: result.program)]
+    return [
+        (name, list(several))
+        for name, several in groupby(boot.results, key=lambda result: result.program)
+    ]
 
 
 def plain(text: str) -> str:
@@ -63,8 +69,11 @@ def plan(name: str, count: int) -> list[str]:
 def name_in(result: Result) -> str:
     """A result's name within its program: with the program's own name a parser would take it for
     the end of the group."""
-    return plain(result.name) if plain(result.name) not in ('', plain(result.program)) \
+    return (
+        plain(result.name)
+        if plain(result.name) not in ('', plain(result.program))
         else 'the program'
+    )
 
 
 def result_lines(number: int, result: Result, name: str) -> list[str]:
@@ -73,8 +82,7 @@ def result_lines(number: int, result: Result, name: str) -> list[str]:
     word = 'not ok' if result.word == verdict.FAILED else 'ok'
     skip = f' # SKIP {plain(result.why)}' if result.word == verdict.SKIPPED else ''
     # a colon: no line of them is a result of its own
-    return [*(f'# : {line}' for line in said if line),
-            f'{word} {number} {name}{skip}']
+    return [*(f'# : {line}' for line in said if line), f'{word} {number} {name}{skip}']
 
 
 def good(results: Sequence[Result]) -> bool:
@@ -104,13 +112,20 @@ def junit(boots: Sequence[Ended]) -> str:
     top = ElementTree.Element('testsuites')
     for boot in boots:
         words = [result.word for result in boot.results]
-        suite = ElementTree.SubElement(top, 'testsuite', {
-            'name': boot.kernel, 'tests': str(len(words)),
-            'failures': str(words.count(verdict.FAILED)),
-            'skipped': str(words.count(verdict.SKIPPED))})
+        suite = ElementTree.SubElement(
+            top,
+            'testsuite',
+            {
+                'name': boot.kernel,
+                'tests': str(len(words)),
+                'failures': str(words.count(verdict.FAILED)),
+                'skipped': str(words.count(verdict.SKIPPED)),
+            },
+        )
         for result in boot.results:
-            case = ElementTree.SubElement(suite, 'testcase', {
-                'classname': plain(result.program), 'name': name_in(result)})
+            case = ElementTree.SubElement(
+                suite, 'testcase', {'classname': plain(result.program), 'name': name_in(result)}
+            )
             if result.word == verdict.FAILED:
                 failure = ElementTree.SubElement(case, 'failure', {'message': plain(result.why)})
                 failure.text = '\n'.join(map(plain, result.log))
@@ -123,6 +138,7 @@ def junit(boots: Sequence[Ended]) -> str:
 def kernelci(boots: Sequence[Ended], tree: Path = LINUX) -> str:
     parsed, _ = verdict.parse(ktap(boots).splitlines(), tree)
     import kunit_json  # report.parse() has found its folder
+
     archs = sorted({boot.arch for boot in boots})
     return kunit_json.get_json_result(parsed, kunit_json.Metadata(arch=' '.join(archs))) + '\n'
 

@@ -30,7 +30,7 @@ from kit.test.results import Ended
 from kit.test.verdict import Counts, closing
 from kit.vm import console, guest
 
-MINUTES = 5    # of the workloads of all topics, on each architecture
+MINUTES = 5  # of the workloads of all topics, on each architecture
 Tell = Callable[[Ended], object]
 
 
@@ -54,15 +54,21 @@ def there(test: Test, tree: Tree) -> bool:
         return False
     if test.program:
         return selftest.has(tree, test.program)
-    return not try_git('grep', '-qF', f'"{test.kunit}"', '--', '*.[ch]',
-                       cwd=source(tree)).returncode
+    return not try_git(
+        'grep', '-qF', f'"{test.kunit}"', '--', '*.[ch]', cwd=source(tree)
+    ).returncode
 
 
 def boots_of(asked: Asked, trees: Trees = OURS) -> list[Boot]:
     """The boots that were asked for, first those on debug kernels, which take longest."""
     machine = {'iommu': asked.iommu, 'cpus': asked.cpus}
-    boots = plan.chosen(asked.arch, asked.flavour, asked.test, asked.full,
-                        {field: value for field, value in machine.items() if value})
+    boots = plan.chosen(
+        asked.arch,
+        asked.flavour,
+        asked.test,
+        asked.full,
+        {field: value for field, value in machine.items() if value},
+    )
     if asked.iommu:
         boots = [boot for boot in boots if asked.iommu in boot.machine.known_iommus()]
         if not boots:
@@ -72,25 +78,38 @@ def boots_of(asked: Asked, trees: Trees = OURS) -> list[Boot]:
         missing = {each.name for each in tests if not there(each, trees.patched)}
         if missing:
             say(f'test: this tree has not: {" ".join(sorted(missing))}')
-        boots = [replace(boot, tests=tuple(each for each in boot.tests if each.name not in missing))
-                 for boot in boots if not boot.on_base]
-    return sorted((boot for boot in boots if boot.tests),
-                  key=lambda boot: not boot.flavour.startswith('debug'))
+        boots = [
+            replace(boot, tests=tuple(each for each in boot.tests if each.name not in missing))
+            for boot in boots
+            if not boot.on_base
+        ]
+    return sorted(
+        (boot for boot in boots if boot.tests),
+        key=lambda boot: not boot.flavour.startswith('debug'),
+    )
 
 
 def soaked(asked: Asked) -> list[str]:
     """The architectures whose workloads run side by side: `soak` to --test. They have a kernel,
     CPUs and devices of their own."""
-    if not asked.full or asked.linux or elsewhere() or asked.cpus or asked.iommu \
-            or asked.flavour not in ('', 'debug') or not re.search(asked.test, 'soak'):
+    if (
+        not asked.full
+        or asked.linux
+        or elsewhere()
+        or asked.cpus
+        or asked.iommu
+        or asked.flavour not in ('', 'debug')
+        or not re.search(asked.test, 'soak')
+    ):
         return []
     return [each for each in soak.archs() if asked.arch in ('', each)]
 
 
 def run_soak(arch: str, tell: Tell | None = None) -> tuple[Counts, int]:
     """(Counter, guest status) of some minutes of it."""
-    counts, status, _ = soak.run(model.machine(arch), 'debug', MINUTES, soak.any_seed(), ['soak'],
-                                 tell)
+    counts, status, _ = soak.run(
+        model.machine(arch), 'debug', MINUTES, soak.any_seed(), ['soak'], tell
+    )
     return counts, status
 
 
@@ -98,16 +117,20 @@ def prepare(boot: Boot, trees: Trees = OURS) -> tuple[Path, list[Path]]:
     """Builds what the boot needs: (image, the tests' programs)."""
     machine, tree = boot.machine, trees.base if boot.on_base else trees.patched
     image = kernel.build(machine, boot.flavour, tree)
-    files = [reproducer.build(machine, boot.flavour, tree, test.topic, test.reproducer)
-             for test in boot.tests if test.reproducer]
+    files = [
+        reproducer.build(machine, boot.flavour, tree, test.topic, test.reproducer)
+        for test in boot.tests
+        if test.reproducer
+    ]
     programs = sorted({test.program for test in boot.tests if test.program})
     # selftests come from the patched tree, also for a guest with the base's kernel
     files += selftest.build(machine, trees.patched, programs).values()
     return image, [*files, selftest.keep_vm(machine)]
 
 
-def run_boot(boot: Boot, image: Path, files: Sequence[Path],
-             tell: Tell | None = None) -> tuple[Counts, int]:
+def run_boot(
+    boot: Boot, image: Path, files: Sequence[Path], tell: Tell | None = None
+) -> tuple[Counts, int]:
     """(Counter, guest status) of one boot; prints its results, and tell is given them."""
     label, tests = f'{boot.arch} {boot.flavour}', boot.tests
     said = verdict.Failing(tests) if boot.on_base else verdict.Report(tests)
@@ -116,9 +139,16 @@ def run_boot(boot: Boot, image: Path, files: Sequence[Path],
     options = replace(boot.options, append=f'{guest.PATIENT} {boot.options.append}', limits=limits)
     label += ' base' if boot.on_base else ''
     say(f'{label}: {len(tests)} test program(s)')
-    ended = guest.run_guest(boot.machine, image, verdict.job_of(tests), files, options,
-                            name=f'test-{label.replace(" ", "-")}', on_line=said.line)
-    if isinstance(said, verdict.Failing):    # a splat or a lost guest may be what has to happen
+    ended = guest.run_guest(
+        boot.machine,
+        image,
+        verdict.job_of(tests),
+        files,
+        options,
+        name=f'test-{label.replace(" ", "-")}',
+        on_line=said.line,
+    )
+    if isinstance(said, verdict.Failing):  # a splat or a lost guest may be what has to happen
         text = console.read(ended.folder / 'console')
         counts = said.verdict_of(f'{text}\n{ended.message}')
         status = guest.FAILED if counts['failed'] else guest.OK
@@ -145,16 +175,24 @@ def worse(one: int, other: int) -> int:
     return max(one, other, key=badness.index)
 
 
-def run_all(boots: Sequence[Boot], soaks: Sequence[str], pool: Pool, trees: Trees = OURS,
-            tell: Tell | None = None) -> Iterator[tuple[Counts, int]]:
+def run_all(
+    boots: Sequence[Boot],
+    soaks: Sequence[str],
+    pool: Pool,
+    trees: Trees = OURS,
+    tell: Tell | None = None,
+) -> Iterator[tuple[Counts, int]]:
     """(Counter, guest status) of each boot and each soak. They run side by side, and what others
     need is built meanwhile; those that measure what CPUs they get come last, one after the other.
     tell: see run_boot().
     """
     alone = [boot for boot in boots if boot.alone]
     running = [pool.submit(run_soak, arch, tell) for arch in soaks]
-    running += [pool.submit(lambda boot: run_boot(boot, *prepare(boot, trees), tell), boot)
-                for boot in boots if not boot.alone]
+    running += [
+        pool.submit(lambda boot: run_boot(boot, *prepare(boot, trees), tell), boot)
+        for boot in boots
+        if not boot.alone
+    ]
     ready = [prepare(boot, trees) for boot in alone]
     for each in running:
         yield each.result()
@@ -186,8 +224,11 @@ def boot_all(asked: Asked, tell: Tell, trees: Trees = OURS) -> int:
     total: Counts = Counter()
     worst, boots, soaks = guest.OK, boots_of(asked, trees), soaked(asked)
     if not boots and not soaks:
-        more = 0 if asked.full else sum(
-            len(boot.tests) for boot in boots_of(replace(asked, full=True), trees))
+        more = (
+            0
+            if asked.full
+            else sum(len(boot.tests) for boot in boots_of(replace(asked, full=True), trees))
+        )
         raise KitError(f'no test matches{f" ({more} more with FULL=1)" if more else ""}')
     with Pool(places()) as pool:
         for counts, status in run_all(boots, soaks, pool, trees, tell):

@@ -20,22 +20,39 @@ from kit.process import say
 from kit.vm import guest
 
 
-def main(arch: str, flavour: str, tree: str, job: Path, files: Sequence[Path] = (),
-         image: Path | None = None, mem: str = '', **given: Any) -> int:
+def main(
+    arch: str,
+    flavour: str,
+    tree: str,
+    job: Path,
+    files: Sequence[Path] = (),
+    image: Path | None = None,
+    mem: str = '',
+    **given: Any,
+) -> int:
     """given: fields of Options and of Limits."""
     for file in (job, *files):
         if not file.is_file():
             raise KitError(f'{file}: no such file')
     names = {field.name for field in fields(Limits)}
     limits = Limits(**{name: value for name, value in given.items() if name in names})
-    chosen = {name: tuple(value) if isinstance(value, list) else value
-              for name, value in given.items() if name not in names}
+    chosen = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in given.items()
+        if name not in names
+    }
     options = Options(memory=mem, limits=limits, **chosen)
     machine = model.machine(arch)
     image = image or kernel.build(machine, flavour, OURS.named(tree))
-    ended = guest.run_guest(machine, image, job, files, options,
-                            name=f'boot-{arch}-{flavour}-{tree}',
-                            on_line=lambda line: print(line, flush=True))
+    ended = guest.run_guest(
+        machine,
+        image,
+        job,
+        files,
+        options,
+        name=f'boot-{arch}-{flavour}-{tree}',
+        on_line=lambda line: print(line, flush=True),
+    )
     boot = f'{ended.boot_seconds:.1f} s' if ended.boot_seconds else 'never'
     say(f'{ended.message} ({ended.accelerator}, init after {boot}, {ended.seconds:.1f} s in all)')
     if ended.detail:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A guest's console: which of its lines fail a run, and files that are read while they grow."""
+
 import datetime
 import re
 
@@ -21,8 +22,11 @@ def numbered_lines(path):
         lines = path.read_text().splitlines()
     except OSError as error:
         raise KitError(f'{shown(path)}: {error.strerror}')
-    return [(number, line) for number, line in enumerate(lines, 1)
-            if line.strip() and not line.startswith('#')]
+    return [
+        (number, line)
+        for number, line in enumerate(lines, 1)
+        if line.strip() and not line.startswith('#')
+    ]
 
 
 def compiled(where, text):
@@ -48,8 +52,10 @@ def exception(where, line):
 
 def exceptions(folder=GUEST):
     """{place: exception()}"""
-    found = [(f'guest/splats.allowed:{number}', line)
-             for number, line in numbered_lines(folder / 'splats.allowed')]
+    found = [
+        (f'guest/splats.allowed:{number}', line)
+        for number, line in numbered_lines(folder / 'splats.allowed')
+    ]
     return {where: exception(where, line) for where, line in found}
 
 
@@ -57,27 +63,37 @@ def expired(folder=GUEST, today=None):
     """Exceptions whose day has passed, one a line: `make check` fails, and boots of that
     architecture count what they allowed as a splat again."""
     today = today or datetime.date.today()
-    return [f'{where}: expired on {expiry} ({arch}): {reason}'
-            for where, (arch, _, reason, expiry) in exceptions(folder).items() if expiry < today]
+    return [
+        f'{where}: expired on {expiry} ({arch}): {reason}'
+        for where, (arch, _, reason, expiry) in exceptions(folder).items()
+        if expiry < today
+    ]
 
 
 def splat_rules(arch, expected=(), folder=GUEST, today=None):
     """(what fails a run, what is allowed on this architecture or expected of this boot's tests)."""
-    bad = [compiled(f'guest/splats:{number}', line)
-           for number, line in numbered_lines(folder / 'splats')]
+    bad = [
+        compiled(f'guest/splats:{number}', line)
+        for number, line in numbered_lines(folder / 'splats')
+    ]
     if not bad:
         raise KitError('guest/splats has no pattern')
     today = today or datetime.date.today()
-    allowed = [rule for its_arch, rule, _, expiry in exceptions(folder).values()
-               if its_arch == arch and expiry >= today]
+    allowed = [
+        rule
+        for its_arch, rule, _, expiry in exceptions(folder).values()
+        if its_arch == arch and expiry >= today
+    ]
     return bad, [*allowed, *(compiled('splats', text) for text in expected)]
 
 
 def splats(text, rules):
     bad, allowed = rules
-    return [line.rstrip() for line in text.splitlines()
-            if any(rule.search(line) for rule in bad)
-            and not any(rule.search(line) for rule in allowed)]
+    return [
+        line.rstrip()
+        for line in text.splitlines()
+        if any(rule.search(line) for rule in bad) and not any(rule.search(line) for rule in allowed)
+    ]
 
 
 def tail(path, lines=15):

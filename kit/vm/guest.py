@@ -5,6 +5,7 @@ The console, the job's output (results) and its exit status leave the guest on t
 and end in a folder of build/results/. Boot, job and shutdown have time limits of their own; a guest
 that exceeds one, or ends without an exit status, is lost, which is not the same as a failed test.
 """
+
 import ctypes
 import datetime
 import os
@@ -26,29 +27,30 @@ from kit.vm import console, initrd
 from kit.vm.console import read, size
 from kit.vm.qemu import command_line, host_is, need
 
-OK, FAILED, LOST, SPLAT = 0, 1, 2, 3    # exit statuses of whoever boots a guest
+OK, FAILED, LOST, SPLAT = 0, 1, 2, 3  # exit statuses of whoever boots a guest
 RESULTS = BUILD / 'results'
 # A busy host has held four vCPUs up for more than half a minute, and by default Linux calls that a
 # lockup: what hangs, hangs for longer.
 PATIENT = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
-KEPT = 40                               # folders there
+KEPT = 40  # folders there
 
 
-OnLine = Callable[[str], object]    # is given each line of the job's output as it comes
+OnLine = Callable[[str], object]  # is given each line of the job's output as it comes
 
 
 @dataclass(frozen=True)
 class Outcome:
     """How a guest ended."""
-    status: int             # OK, FAILED, LOST, SPLAT
-    message: str            # one line
-    detail: str             # what the console says about it
-    code: int | None        # the job's exit status
+
+    status: int  # OK, FAILED, LOST, SPLAT
+    message: str  # one line
+    detail: str  # what the console says about it
+    code: int | None  # the job's exit status
     accelerator: str
     folder: Path
     seconds: float
     boot_seconds: float | None
-    lockdep: bool | None    # did it still watch the locks at the end? None: not in this kernel
+    lockdep: bool | None  # did it still watch the locks at the end? None: not in this kernel
 
     def results(self):
         return read(self.folder / 'results')
@@ -57,7 +59,7 @@ class Outcome:
 def die_with_parent():
     """In the child: QEMU must not outlive the program, however that ends."""
     parent = os.getppid()
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)    # PR_SET_PDEATHSIG
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os._exit(1)
 
@@ -143,11 +145,17 @@ def judge(lost, code, found, folder):
     if lost:
         return LOST, f'guest lost: it {lost}; console: {where}', console.tail(folder / 'console')
     if found:
-        return (SPLAT, f'kernel splat, {len(found)} line(s) on the console: {where}',
-                '\n'.join(f'  {line}' for line in found[:10]))
+        return (
+            SPLAT,
+            f'kernel splat, {len(found)} line(s) on the console: {where}',
+            '\n'.join(f'  {line}' for line in found[:10]),
+        )
     if code:
-        return (FAILED, f'the job failed with exit status {code}; '
-                f'its output: {shown(folder / "results")}', '')
+        return (
+            FAILED,
+            f'the job failed with exit status {code}; its output: {shown(folder / "results")}',
+            '',
+        )
     return OK, 'ok', ''
 
 
@@ -157,11 +165,17 @@ def watch(words, folder, limits, rules, what=None, on_line=None):
     progress, start, lost = Progress(what) if what else None, time.monotonic(), None
     heard = Heard(folder, start)
     with open(folder / 'qemu', 'wb') as said:
-        qemu = subprocess.Popen(words, cwd=folder, stdin=subprocess.DEVNULL, stdout=said,
-                                stderr=subprocess.STDOUT, preexec_fn=die_with_parent)
+        qemu = subprocess.Popen(
+            words,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            preexec_fn=die_with_parent,
+        )
     try:
         while not lost:
-            gone = qemu.poll() is not None    # before the files are read for the last time
+            gone = qemu.poll() is not None  # before the files are read for the last time
             now = time.monotonic()
             heard.listen(now, on_line)
             if gone:
@@ -176,7 +190,7 @@ def watch(words, folder, limits, rules, what=None, on_line=None):
     seconds, text = time.monotonic() - start, read(folder / 'console')
     if heard.code is None and not lost:
         lost = why_lost(heard, text, folder, qemu.returncode)
-    if shutil.disk_usage(folder).free < 1 << 20:    # QEMU goes on without what it could not write
+    if shutil.disk_usage(folder).free < 1 << 20:  # QEMU goes on without what it could not write
         lost = 'ran with no space left on the disk'
     accelerator = words[words.index('-accel') + 1] if '-accel' in words else ''
     boot = heard.up and heard.up - start
@@ -194,7 +208,7 @@ def kvm_works(machine: Machine, image: Path) -> bool:
     if machine.host == 'x86_64' and not flags:
         return False
     boot_id = read(Path('/proc/sys/kernel/random/boot_id')).strip()
-    verdict = BUILD / f'kvm-{machine.host}-{boot_id}'    # tried once per boot of the host
+    verdict = BUILD / f'kvm-{machine.host}-{boot_id}'  # tried once per boot of the host
     if not verdict.exists():
         folder = new_folder('kvm-probe')
         whole = initrd.with_job(machine, folder, {'run': b'#!/bin/sh\nexit 0\n'})
@@ -205,7 +219,7 @@ def kvm_works(machine: Machine, image: Path) -> bool:
     return verdict.read_text() == 'yes'
 
 
-FILE = 'file,id=console,path=console'    # where the console goes
+FILE = 'file,id=console,path=console'  # where the console goes
 
 
 def accelerator_for(machine: Machine, image: Path, options: Options) -> str:
@@ -214,9 +228,16 @@ def accelerator_for(machine: Machine, image: Path, options: Options) -> str:
     return 'kvm' if kvm_works(machine, image) else 'tcg,thread=multi'
 
 
-def run_guest(machine: Machine, image: Path, job: str | Path, files: Iterable[Path] = (),
-              options: Options = Options(), name: str = 'guest', what: str | None = None,
-              on_line: OnLine | None = None) -> Outcome:
+def run_guest(
+    machine: Machine,
+    image: Path,
+    job: str | Path,
+    files: Iterable[Path] = (),
+    options: Options = Options(),
+    name: str = 'guest',
+    what: str | None = None,
+    on_line: OnLine | None = None,
+) -> Outcome:
     """Boots the image, runs the job (a script's text or path) next to the files; the Outcome.
 
     on_line is called with each line of the job's output as it comes.
@@ -240,8 +261,9 @@ def run_guest(machine: Machine, image: Path, job: str | Path, files: Iterable[Pa
         raise KitError(f'{error.filename or shown(folder)}: {error.strerror}')
 
 
-def shell(machine: Machine, image: Path, options: Options, share: str = '',
-          gdb: bool = False) -> int:
+def shell(
+    machine: Machine, image: Path, options: Options, share: str = '', gdb: bool = False
+) -> int:
     """The guest's console on this terminal; returns QEMU's exit status."""
     need(machine)
     accelerator = accelerator_for(machine, image, options)
@@ -251,8 +273,12 @@ def shell(machine: Machine, image: Path, options: Options, share: str = '',
     if terminal.lines:
         append.append(f'ROWS={terminal.lines} COLS={terminal.columns}')
     if share:
-        more += ['-fsdev', f'local,id=share,path={share},security_model=none',
-                 '-device', 'virtio-9p-pci,fsdev=share,mount_tag=share']
+        more += [
+            '-fsdev',
+            f'local,id=share,path={share},security_model=none',
+            '-device',
+            'virtio-9p-pci,fsdev=share,mount_tag=share',
+        ]
         say(f'{share} is /share in the guest')
     if gdb:
         append.append('nokaslr')
@@ -260,8 +286,14 @@ def shell(machine: Machine, image: Path, options: Options, share: str = '',
         symbols = str(image).removesuffix(machine.image) + 'vmlinux'
         say(f'waiting: gdb {shown(symbols)} -ex "target remote :1234"')
     options = replace(options, append=' '.join(filter(None, append)), qemu=tuple(more))
-    words = command_line(machine, accelerator, image, initrd.system(machine), options,
-                         'stdio,id=console,mux=on,signal=off,logfile=console')
+    words = command_line(
+        machine,
+        accelerator,
+        image,
+        initrd.system(machine),
+        options,
+        'stdio,id=console,mux=on,signal=off,logfile=console',
+    )
     words += ['-mon', 'chardev=console']
     (folder / 'command').write_text(shlex.join(words) + '\n')
     say(f'{accelerator}; Ctrl-A X ends QEMU; console kept in {shown(folder / "console")}')

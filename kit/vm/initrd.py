@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Initial file systems of guests: cpio archives with the same bytes every time."""
+
 import threading
 from pathlib import Path
 
@@ -9,13 +10,15 @@ from kit.setup import apt
 from kit.vm.qemu import host_is
 
 HOST_BUSYBOX = Path('/bin/busybox')
-ONE_AT_A_TIME = threading.Lock()    # guests start side by side
+ONE_AT_A_TIME = threading.Lock()  # guests start side by side
 
 
 def entry(number, name, mode, data=b'', device=(0, 0)):
     """One member in the newc format, dated 1970."""
-    head = '070701' + ''.join(f'{field:08x}' for field in (
-        number, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0))
+    head = '070701' + ''.join(
+        f'{field:08x}'
+        for field in (number, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
+    )
     text = head.encode() + name.encode() + b'\0'
     return text + b'\0' * (-len(text) % 4) + data + b'\0' * (-len(data) % 4)
 
@@ -32,9 +35,7 @@ def busybox(machine):
         return HOST_BUSYBOX
     path = BUILD / 'apt' / f'busybox-{machine.debian_arch}'
     if not path.exists():
-        apt.fetch_file(
-            'busybox-static', machine, ['bin/busybox', 'usr/bin/busybox'], path
-        )
+        apt.fetch_file('busybox-static', machine, ['bin/busybox', 'usr/bin/busybox'], path)
     return path
 
 

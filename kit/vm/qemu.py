@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """QEMU: its command line for a guest, its version, and whether KVM can be used."""
+
 import platform
 import re
 import shutil
@@ -10,7 +11,7 @@ from kit.errors import KitError
 from kit.host import host_cpus
 from kit.model import Machine, Options
 
-NEEDED = (8, 2)    # the first with igb
+NEEDED = (8, 2)  # the first with igb
 
 
 def host_is(machine: Machine) -> bool:
@@ -22,8 +23,9 @@ def found_version(machine: Machine) -> tuple[int, int]:
     if not shutil.which(machine.qemu):
         return 0, 0
     try:
-        text = subprocess.run([machine.qemu, '--version'], capture_output=True, text=True,
-                              timeout=20, check=False).stdout
+        text = subprocess.run(
+            [machine.qemu, '--version'], capture_output=True, text=True, timeout=20, check=False
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return 0, 0
     match = re.search(r'version (\d+)\.(\d+)', text)
@@ -33,8 +35,10 @@ def found_version(machine: Machine) -> tuple[int, int]:
 def need(machine: Machine) -> None:
     """Dies unless QEMU is there and new enough."""
     if found_version(machine) < NEEDED:
-        raise KitError(f'{machine.qemu} {NEEDED[0]}.{NEEDED[1]} or newer is needed: make deps '
-                       f'(Debian package {machine.qemu_package})')
+        raise KitError(
+            f'{machine.qemu} {NEEDED[0]}.{NEEDED[1]} or newer is needed: make deps '
+            f'(Debian package {machine.qemu_package})'
+        )
 
 
 def mebibytes(memory: str) -> int:
@@ -54,22 +58,39 @@ def memory_words(cpus: int, size: int, options: Options) -> list[str]:
         each = cpus // options.nodes
         for node in range(options.nodes):
             part = f'id=memory{node},size={size // options.nodes}M{prealloc}'
-            words += ['-object', f'memory-backend-ram,{part}', '-numa',
-                      f'node,nodeid={node},memdev=memory{node},'
-                      f'cpus={node * each}-{node * each + each - 1}']
+            words += [
+                '-object',
+                f'memory-backend-ram,{part}',
+                '-numa',
+                f'node,nodeid={node},memdev=memory{node},'
+                f'cpus={node * each}-{node * each + each - 1}',
+            ]
     elif prealloc:
-        words += ['-object', f'memory-backend-ram,id=memory0,size={size}M{prealloc}',
-                  '-machine', 'memory-backend=memory0']
+        words += [
+            '-object',
+            f'memory-backend-ram,id=memory0,size={size}M{prealloc}',
+            '-machine',
+            'memory-backend=memory0',
+        ]
     return words
 
 
-def command_line(machine: Machine, accelerator: str, image: Path, initrd: Path, options: Options,
-                 console: str) -> list[str]:
+def command_line(
+    machine: Machine, accelerator: str, image: Path, initrd: Path, options: Options, console: str
+) -> list[str]:
     """QEMU's command line, and nothing in it but what was asked for."""
     kvm, iommu = accelerator == 'kvm', machine.iommu_named(options.iommu)
     cpus = options.cpus or (1 if options.icount else 2)
-    words = [machine.qemu, '-nodefaults', '-display', 'none', '-no-reboot', '-no-user-config',
-             '-accel', accelerator]
+    words = [
+        machine.qemu,
+        '-nodefaults',
+        '-display',
+        'none',
+        '-no-reboot',
+        '-no-user-config',
+        '-accel',
+        accelerator,
+    ]
     words += (kvm and machine.options_kvm) or machine.options
     words += iommu.qemu
     # a node has caches of its own
@@ -84,7 +105,19 @@ def command_line(machine: Machine, accelerator: str, image: Path, initrd: Path, 
         words += ['-device', device]
     words += ['-chardev', console, '-serial', 'chardev:console', '-device', 'virtio-serial-pci']
     for port in ('results', 'status'):
-        words += ['-chardev', f'file,id={port},path={port}',
-                  '-device', f'virtserialport,chardev={port},name={port}']
-    return [*words, '-kernel', str(image), '-initrd', str(initrd),
-            '-append', ' '.join(filter(None, append)), *options.qemu]
+        words += [
+            '-chardev',
+            f'file,id={port},path={port}',
+            '-device',
+            f'virtserialport,chardev={port},name={port}',
+        ]
+    return [
+        *words,
+        '-kernel',
+        str(image),
+        '-initrd',
+        str(initrd),
+        '-append',
+        ' '.join(filter(None, append)),
+        *options.qemu,
+    ]

@@ -11,9 +11,18 @@ from kit.model import Options
 from kit.vm import guest
 
 
-def main(arch: str = 'x86_64', flavour: str = 'plain', tree: str = 'patched', cpus: int = 0,
-         mem: str = '', iommu: str = '', append: str = '', share: str = '', gdb: bool = False,
-         trees: Trees = OURS) -> int:
+def main(
+    arch: str = 'x86_64',
+    flavour: str = 'plain',
+    tree: str = 'patched',
+    cpus: int = 0,
+    mem: str = '',
+    iommu: str = '',
+    append: str = '',
+    share: str = '',
+    gdb: bool = False,
+    trees: Trees = OURS,
+) -> int:
     if share:
         share = str(Path(share).expanduser().resolve())
         if not Path(share).is_dir():
@@ -23,5 +32,6 @@ def main(arch: str = 'x86_64', flavour: str = 'plain', tree: str = 'patched', cp
         flavour += '+gdb'
     options = Options(cpus=cpus, memory=mem, iommu=iommu, append=append)
     machine = model.machine(arch)
-    return guest.shell(machine, kernel.build(machine, flavour, trees.named(tree)), options, share,
-                       gdb)
+    return guest.shell(
+        machine, kernel.build(machine, flavour, trees.named(tree)), options, share, gdb
+    )

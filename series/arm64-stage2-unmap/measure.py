@@ -5,6 +5,7 @@ unmap costs.
 Every boot runs with -icount: the guest's time is instructions executed (1 ns = 1 instruction),
 whatever else the host does. So two boots at a time do not disturb each other.
 """
+
 import re
 
 from kit.bench.measure import digest, row
@@ -213,28 +214,55 @@ def jobs(mode, cpu):
             )
         )
     if mode == 'nested':
-        found.append(('l2_progress', 'passes', {'operation': 'discard', 'mib': 4, 'slots': 1},
-                      'stage2_unmap_nested -t l2_gets_on_while_the_host_unmaps', one('l2_passes')))
+        found.append(
+            (
+                'l2_progress',
+                'passes',
+                {'operation': 'discard', 'mib': 4, 'slots': 1},
+                'stage2_unmap_nested -t l2_gets_on_while_the_host_unmaps',
+                one('l2_passes'),
+            )
+        )
         where = {'operation': 'nested-log', 'mib': 1024, 'slots': 1}
         command = 'stage2_unmap_nested -t what_l2_writes_is_logged'
         found += [
             ('wakeup_latency_us', 'us', where, command, one('wakeup_latency_us')),
-            ('nested_log_instructions', 'instructions', where, command,
-             lambda text: 1000 * one('dirty_log_us')(text)),
-            ('nested_close_instructions', 'instructions', where, command,
-             lambda text: 1000 * one('close_us')(text)),
+            (
+                'nested_log_instructions',
+                'instructions',
+                where,
+                command,
+                lambda text: 1000 * one('dirty_log_us')(text),
+            ),
+            (
+                'nested_close_instructions',
+                'instructions',
+                where,
+                command,
+                lambda text: 1000 * one('close_us')(text),
+            ),
         ]
     if mode == '3 vCPUs':
         for operation in ('discard', 'delete'):
             where = {'operation': operation, 'mib': 1024, 'slots': 1}
             command = perf(mode, operation, 1024, 1, '-f 3 -c')
             found += [
-                ('faulting_vcpus_time', 'instructions', where, command,
-                 lambda text: 1000 * one('unmap_us')(text)),
+                (
+                    'faulting_vcpus_time',
+                    'instructions',
+                    where,
+                    command,
+                    lambda text: 1000 * one('unmap_us')(text),
+                ),
                 ('lock_handovers', 'count', where, command, one('walks')),
                 ('range_invalidations', 'count', where, command, one('range_invalidations')),
-                ('faults_per_s', 'faults/s', where, command,
-                 lambda text: 10**6 * one('faults')(text) / one('unmap_us')(text)),
+                (
+                    'faults_per_s',
+                    'faults/s',
+                    where,
+                    command,
+                    lambda text: 10**6 * one('faults')(text) / one('unmap_us')(text),
+                ),
             ]
     return found
 
@@ -248,8 +276,12 @@ def boot(bench, tree, image, files, mode, cpu):
     job = '\n'.join([*script, ''])
     files = [file for file in files if file.name in job]
     options = Options(
-        memory='4G', icount=True, append=MODES[mode], qemu=() if cpu == 'max' else ('-cpu', cpu),
-        cpus=4 if mode == '3 vCPUs' else 0, limits=Limits(silence=900, total=3600),
+        memory='4G',
+        icount=True,
+        append=MODES[mode],
+        qemu=() if cpu == 'max' else ('-cpu', cpu),
+        cpus=4 if mode == '3 vCPUs' else 0,
+        limits=Limits(silence=900, total=3600),
     )
 
     what = f'{tree}, {mode}, {cpu}'
@@ -266,7 +298,8 @@ def boot(bench, tree, image, files, mode, cpu):
                 figures.append(read(texts[str(commands.index(command))]))
             except (KeyError, TypeError):
                 raise KitError(
-                    f'{what}: no {metric} of `{command}` in {shown(ended.folder / "results")}')
+                    f'{what}: no {metric} of `{command}` in {shown(ended.folder / "results")}'
+                )
         return figures, ended.accelerator
 
     return bench.journaled(what, (repr(options), job, digest(image, *files)), measured)
@@ -369,7 +402,8 @@ def cover(each):
     """The rows of COVER, latencies of 1 GiB."""
     where = each.get('operation'), each['mode'], each['cpu']
     return where in COVER.get(each['metric'], ()) and (
-        each['metric'] != 'wakeup_latency_us' or each['mib'] == 1024)
+        each['metric'] != 'wakeup_latency_us' or each['mib'] == 1024
+    )
 
 
 def note(data):

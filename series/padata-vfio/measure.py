@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """padata-vfio: seconds to map 1 GiB with VFIO_IOMMU_MAP_DMA, and what two user threads that
 prefault reach; work and span of up to 64 vCPUs, counted by a plugin of QEMU's."""
+
 import re
 from pathlib import Path
 
@@ -12,16 +13,21 @@ from kit.paths import BUILD, shown
 from kit.process import Pool
 from kit.source.git import git, whole_worktree
 
-QUICK = 'x86_64', 'plain+quick', 'vfio/vfio_pin_perf'    # what `make run` boots: kernel and program
+QUICK = 'x86_64', 'plain+quick', 'vfio/vfio_pin_perf'  # what `make run` boots: kernel and program
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
 # of iommufd
 MEMORY = {**BACKINGS, 'memfd': '4K file', 'memfd_hugetlb': '2M file'}
 MIB = 1024
-SMALL = 64    # MiB: too little for threads
+SMALL = 64  # MiB: too little for threads
 SPAN_CPUS = 2, 4, 8, 16, 32, 64
-STATES = {'absent': 'not prefaulted', 'present': 'prefaulted', 'first': 'first 64M prefaulted',
-          'last': 'last 64M prefaulted', 'other': 'every other 64M'}
-CHARGES = 32768, 65536, 131072    # pages that a thread pins before it charges them
+STATES = {
+    'absent': 'not prefaulted',
+    'present': 'prefaulted',
+    'first': 'first 64M prefaulted',
+    'last': 'last 64M prefaulted',
+    'other': 'every other 64M',
+}
+CHARGES = 32768, 65536, 131072  # pages that a thread pins before it charges them
 COUNTED = {'mmap_lock': 'mmap_lock taken', 'lock_wait': 'waits for a lock'}
 
 
@@ -59,8 +65,12 @@ def rows(pairs):
 def boot(bench, tree, flavour, job, what, **options):
     """Each backing in turn, the huge pages reserved all the time, and the kernel; touched by the
     host before it counts."""
-    options = Options(memory=f'{2 * MIB + 1024}M', prealloc=True,
-                      limits=Limits(silence=300, total=1200), **options)
+    options = Options(
+        memory=f'{2 * MIB + 1024}M',
+        prealloc=True,
+        limits=Limits(silence=300, total=1200),
+        **options,
+    )
     return bench.figures_of(
         'x86_64',
         bench.build('x86_64', flavour, tree),
@@ -89,8 +99,10 @@ def pairs_of(bench, runs, job, flavour='plain'):
 def job_of(rounds):
     """Huge pages take a tenth of the time of small ones: they are measured thrice as often."""
     each = f'vfio_pin_perf -s {MIB}'
-    return (f'{each} -n {rounds} -b 4k $BDF; {each} -n {3 * rounds} -b thp $BDF; '
-            f'{each} -n {3 * rounds} -b hugetlb $BDF')
+    return (
+        f'{each} -n {rounds} -b 4k $BDF; {each} -n {3 * rounds} -b thp $BDF; '
+        f'{each} -n {3 * rounds} -b hugetlb $BDF'
+    )
 
 
 def quick(bench, runs, rounds=1):
@@ -100,11 +112,19 @@ def quick(bench, runs, rounds=1):
 def instructions(bench, metric, mib, rounds=5):
     """What one vCPU, so one thread, needs to map: -icount makes a nanosecond of an instruction, and
     repeats. Rounds: the first map after boot finds other free memory than the later ones."""
-    def one(tree):
-        return boot(bench, tree, 'plain', f'vfio_pin_perf -s {mib} -n {rounds} $BDF',
-                    f'{mib} MiB, one vCPU, -icount', cpus=1, icount=True)[0]
 
-    with Pool() as pool:    # a guest with -icount is one thread of the host
+    def one(tree):
+        return boot(
+            bench,
+            tree,
+            'plain',
+            f'vfio_pin_perf -s {mib} -n {rounds} $BDF',
+            f'{mib} MiB, one vCPU, -icount',
+            cpus=1,
+            icount=True,
+        )[0]
+
+    with Pool() as pool:  # a guest with -icount is one thread of the host
         base, patched = pool.map(one, TREES)
     for backing in BACKINGS:
         for state in ('cold', 'warm'):
@@ -144,15 +164,29 @@ def lock_counts(bench):
     charges each run by itself is the base of these rows."""
     trees = {pages: charging(pages) for pages in (0, *CHARGES)}
     for cpus in (2, 16):
-        each_run, *several = (boot(bench, tree, 'trace', f'vfio_pin_perf -s {MIB} -n 1 -b 4k $BDF',
-                                   f'locks, {cpus} vCPUs', cpus=cpus)[0]
-                              for tree in trees.values())
+        each_run, *several = (
+            boot(
+                bench,
+                tree,
+                'trace',
+                f'vfio_pin_perf -s {MIB} -n 1 -b 4k $BDF',
+                f'locks, {cpus} vCPUs',
+                cpus=cpus,
+            )[0]
+            for tree in trees.values()
+        )
         for metric in COUNTED:
             for state in ('cold', 'warm'):
                 key = f'{metric}_{state}_4k'
                 for pages, counts_then in zip(CHARGES, several):
-                    yield count_row(f'{metric}_per_gib_4k', each_run[key][0], counts_then[key][0],
-                                    vcpus=cpus, prefaulted=state == 'warm', charge=pages)
+                    yield count_row(
+                        f'{metric}_per_gib_4k',
+                        each_run[key][0],
+                        counts_then[key][0],
+                        vcpus=cpus,
+                        prefaulted=state == 'warm',
+                        charge=pages,
+                    )
 
 
 def count_row(metric, base, patched, **fields):
@@ -179,23 +213,37 @@ def spans(bench, tree, cpus, jobs, through='group'):
     counts.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(__file__).parent / 'span'
     program = bench.program('x86_64', 'pin_span', [folder / 'pin_span.c'])
-    job = ('group=/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$BDF/iommu_group))\n'
-           'device=/dev/vfio/devices/$(ls /sys/bus/pci/devices/$BDF/vfio-dev)\n'
-           f'echo {MIB // 2 + 1} > /proc/sys/vm/nr_hugepages\n')
-    job += ''.join(f'pin_span ${through} {MIB} {backing} {state} || exit\n'
-                   for backing, state in jobs)
+    job = (
+        'group=/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$BDF/iommu_group))\n'
+        'device=/dev/vfio/devices/$(ls /sys/bus/pci/devices/$BDF/vfio-dev)\n'
+        f'echo {MIB // 2 + 1} > /proc/sys/vm/nr_hugepages\n'
+    )
+    job += ''.join(
+        f'pin_span ${through} {MIB} {backing} {state} || exit\n' for backing, state in jobs
+    )
     counter = plugin(folder / 'plugin.c')
-    options = Options(cpus=cpus, memory=f'{3 * MIB}M', prealloc=True,
-                      qemu=('-plugin', f'file={counter},out={counts}'),
-                      limits=Limits(boot=1200, silence=1200, total=3600))
-    bench.figures_of('x86_64', bench.build('x86_64', 'plain', tree),
-                     f'#!/bin/sh\n{job}echo done 1\n', [program], options,
-                     f'{tree}, {cpus} vCPU(s), work and span')
+    options = Options(
+        cpus=cpus,
+        memory=f'{3 * MIB}M',
+        prealloc=True,
+        qemu=('-plugin', f'file={counter},out={counts}'),
+        limits=Limits(boot=1200, silence=1200, total=3600),
+    )
+    bench.figures_of(
+        'x86_64',
+        bench.build('x86_64', 'plain', tree),
+        f'#!/bin/sh\n{job}echo done 1\n',
+        [program],
+        options,
+        f'{tree}, {cpus} vCPU(s), work and span',
+    )
     lines = [list(map(int, line.split())) for line in counts.read_text().splitlines()]
     # of the four markers of a job the second and the fourth end a call
-    return {(*job, call): [(sum(each), max(each))]
-            for place, job in enumerate(jobs)
-            for call, each in zip(('map', 'unmap'), lines[4 * place + 1:4 * place + 4:2])}
+    return {
+        (*job, call): [(sum(each), max(each))]
+        for place, job in enumerate(jobs)
+        for call, each in zip(('map', 'unmap'), lines[4 * place + 1 : 4 * place + 4 : 2])
+    }
 
 
 def iommufd(bench):
@@ -206,18 +254,31 @@ def iommufd(bench):
     for (backing, state, call), [(work, _)] in base.items():
         if call == 'unmap' and state != 'absent':
             continue
-        name = 'iommufd_unmap' if call == 'unmap' else \
-            f'iommufd_map_{"cold" if state == "absent" else "warm"}'
+        name = (
+            'iommufd_unmap'
+            if call == 'unmap'
+            else f'iommufd_map_{"cold" if state == "absent" else "warm"}'
+        )
         for what, after in zip(('all', 'busiest'), patched[backing, state, call][0]):
-            yield row(name, [[work]], [[after]], 'instructions', vcpus=2, call=call,
-                      backing=backing, what=what)
+            yield row(
+                name,
+                [[work]],
+                [[after]],
+                'instructions',
+                vcpus=2,
+                call=call,
+                backing=backing,
+                what=what,
+            )
 
 
 def scaling(bench):
     """How the series' threads share the work: one vCPU of the patched kernel is the base of these
     rows. A map that fails is compared with the base kernel's."""
-    jobs = [*((backing, state) for backing in BACKINGS for state in ('absent', 'present')),
-            *(('4k', state) for state in ('first', 'last', 'other'))]
+    jobs = [
+        *((backing, state) for backing in BACKINGS for state in ('absent', 'present')),
+        *(('4k', state) for state in ('first', 'last', 'other')),
+    ]
     alone = spans(bench, 'patched', 1, jobs)
     for cpus in SPAN_CPUS:
         several = spans(bench, 'patched', cpus, jobs)
@@ -228,11 +289,20 @@ def scaling(bench):
                 continue
             one = [[count[0]] for count in alone[backing, state, call]]
             for metric, which in (('work_ratio', 0), ('span_speedup', 1)):
-                yield row(metric, one, [[count[which]] for count in found], 'instructions',
-                          vcpus=cpus, call=call, backing=backing, state=state)
+                yield row(
+                    metric,
+                    one,
+                    [[count[which]] for count in found],
+                    'instructions',
+                    vcpus=cpus,
+                    call=call,
+                    backing=backing,
+                    state=state,
+                )
     key = '4k', 'limit', 'map'
-    base, patched = ([[span] for _, span in spans(bench, tree, 2, [key[:2]])[key]]
-                     for tree in TREES)
+    base, patched = (
+        [[span] for _, span in spans(bench, tree, 2, [key[:2]])[key]] for tree in TREES
+    )
     yield row('map_beyond_limit', base, patched, 'instructions', vcpus=2, backing='4k')
 
 
@@ -255,11 +325,16 @@ def counts(*functions):
 
 
 # what PART= takes; locks wants four kernels more
-PARTS = {'seconds': seconds,
-         'instructions': counts(lambda bench: instructions(bench, 'map_small_instructions', SMALL),
-                                lambda bench: instructions(bench, 'map_one_thread_instructions',
-                                                           MIB)),
-         'scaling': counts(scaling), 'iommufd': counts(iommufd), 'locks': counts(lock_counts)}
+PARTS = {
+    'seconds': seconds,
+    'instructions': counts(
+        lambda bench: instructions(bench, 'map_small_instructions', SMALL),
+        lambda bench: instructions(bench, 'map_one_thread_instructions', MIB),
+    ),
+    'scaling': counts(scaling),
+    'iommufd': counts(iommufd),
+    'locks': counts(lock_counts),
+}
 
 
 def measure(bench, **given):
@@ -268,10 +343,17 @@ def measure(bench, **given):
 
 
 HEAD = ['1 GiB', 'pages']
-WORDS = {'map_cold': 'not prefaulted', 'map_warm': 'prefaulted', 'unmap': 'unmap',
-         'halves': 'two threads map a half each', 'prefault_bound': 'bound: two prefault',
-         'iommufd_map_cold': 'iommufd, not prefaulted', 'iommufd_map_warm': 'iommufd, prefaulted',
-         'iommufd_unmap': 'iommufd, unmap', 'iommufd_halves': 'iommufd, a half each'}
+WORDS = {
+    'map_cold': 'not prefaulted',
+    'map_warm': 'prefaulted',
+    'unmap': 'unmap',
+    'halves': 'two threads map a half each',
+    'prefault_bound': 'bound: two prefault',
+    'iommufd_map_cold': 'iommufd, not prefaulted',
+    'iommufd_map_warm': 'iommufd, prefaulted',
+    'iommufd_unmap': 'iommufd, unmap',
+    'iommufd_halves': 'iommufd, a half each',
+}
 
 
 def describe(each):
@@ -304,12 +386,21 @@ def cover(each):
     what got worst."""
     if each['unit'] == 's':
         return each['metric'].startswith('map_') or each['metric'] in (
-            'unmap_4k', 'halves_4k', 'iommufd_halves_4k', 'prefault_bound_4k', 'prefault_bound_thp')
+            'unmap_4k',
+            'halves_4k',
+            'iommufd_halves_4k',
+            'prefault_bound_4k',
+            'prefault_bound_thp',
+        )
     if each['metric'] == 'work_ratio' and each['call'] == 'unmap':
         return each['vcpus'] == 64 and each['backing'] == 'thp'
     if each['metric'] in ('work_ratio', 'span_speedup'):
-        return each['vcpus'] == 16 and each['backing'] == '4k' and each['state'] == 'absent' and \
-            each['call'] == 'map'
+        return (
+            each['vcpus'] == 16
+            and each['backing'] == '4k'
+            and each['state'] == 'absent'
+            and each['call'] == 'map'
+        )
     if each['metric'] == 'iommufd_map_cold':
         return each['backing'] == 'memfd' and each['what'] == 'busiest'
     return each['metric'] == 'map_beyond_limit'
@@ -317,9 +408,12 @@ def cover(each):
 
 def note(data):
     runs = max(each['runs'] for each in data['rows'])
-    spans_too = ('"16 vCPUs, all": instructions of 1 vCPU over those of all 16, "busiest": over '
-                 'those of the one that executes most (both the patched kernel\'s). '
-                 if any('vcpus' in each for each in data['rows']) else '')
+    spans_too = (
+        '"16 vCPUs, all": instructions of 1 vCPU over those of all 16, "busiest": over '
+        "those of the one that executes most (both the patched kernel's). "
+        if any('vcpus' in each for each in data['rows'])
+        else ''
+    )
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}, 2 vCPUs, medians of {runs} boots '
         'of each kernel in turn where it is seconds; ratio = base/patched; min–max: of the '
@@ -352,8 +446,13 @@ def plot(data, pyplot):
                 capsize=2,
                 label=pages if place == 0 else None,
             )
-            axes.text(max(each['ratio'], each['max']) * 1.04, place + shift, f'{each["ratio"]:.2f}',
-                      va='center', fontsize=7)
+            axes.text(
+                max(each['ratio'], each['max']) * 1.04,
+                place + shift,
+                f'{each["ratio"]:.2f}',
+                va='center',
+                fontsize=7,
+            )
     axes.axvline(1, color='#888888', linewidth=0.8)
     axes.set_xscale('log')
     axes.set_xticks([0.5, 1, 2, 4, 8, 16], ['0.5', '1', '2', '4', '8', '16'])

@@ -6,6 +6,7 @@ huge pages, the guest's among them.
 Downloads a QEMU for ppc64el (31 MB), so neither `make test` nor CI runs it. Exit status: as of make
 test.
 """
+
 import re
 import shutil
 import sys
@@ -27,7 +28,7 @@ MACHINE = machine(ARCH)
 CROSS = MACHINE.cross_compile
 TEST = 'mm/lockless_walk_test'
 WORK = BUILD / 'apt' / 'qemu-ppc64el'
-L1 = '''#!/bin/sh
+L1 = """#!/bin/sh
 mkdir -p /lib64
 ln -s /job/ld64.so.2 /lib64/
 thp=/sys/kernel/mm/transparent_hugepage
@@ -46,8 +47,8 @@ wait $!
 cat /tmp/stress
 echo "huge pages that khugepaged has collapsed: $(cat $thp/khugepaged/pages_collapsed)"
 grep -q '^ok 1 stress' /tmp/stress && grep -q 'L2: all there' /tmp/l2
-'''
-L2 = '''#!/bin/sh
+"""
+L2 = """#!/bin/sh
 dd if=/dev/urandom of=/tmp/a bs=1M count=64 2> /dev/null
 sum=$(md5sum < /tmp/a)
 for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
@@ -55,7 +56,7 @@ for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
 	[ "$(md5sum < /tmp/b)" = "$sum" ] || exit
 done
 echo "L2: all there"
-'''
+"""
 
 
 def qemu():
@@ -112,15 +113,14 @@ def main():
     output([f'{CROSS}strip', '-o', inner, image])
     l2 = initrd.joined(
         WORK / 'files' / 'l2.cpio',
-        [
-            initrd.system(MACHINE),
-            initrd.overlay(WORK / 'l2-job.cpio', {'run': L2.encode()}),
-        ],
+        [initrd.system(MACHINE), initrd.overlay(WORK / 'l2-job.cpio', {'run': L2.encode()})],
     )
     test = selftest.build(MACHINE, PATCHED, [TEST])[TEST]
     options = Options(
-        cpus=4, memory='4G', append=f'{guest.PATIENT} kmemleak=off',
-        qemu=('-machine', 'cap-nested-hv=on')
+        cpus=4,
+        memory='4G',
+        append=f'{guest.PATIENT} kmemleak=off',
+        qemu=('-machine', 'cap-nested-hv=on'),
     )
     ended = guest.run_guest(
         MACHINE,

@@ -6,6 +6,7 @@ order that they leave; and without each of them, which the model has to see.
 No guest shows a missing barrier: QEMU's CPUs reorder as the host's do, if at all. The model is
 mark_model.pml, Spin runs it.
 """
+
 import re
 import subprocess
 import sys
@@ -19,20 +20,38 @@ COMMENT = re.compile(r'/\*.*?\*/', re.S)
 
 # what the model takes for granted, and where the code has it: {name: (what, file, pattern)}
 PARTS = {
-    'MB': ('a full barrier between the mark and the first load of a walk', WALK,
-           r'set_this_lockless_walk_mark\(LOCKLESS_WALK_MARKED\);\s*smp_mb\(\);'),
-    'UMB': ('a full barrier before the updater reads the marks', GATHER,
-            r'smp_mb\(\);\s*on_each_cpu_cond\(tlb_remove_table_cpu_may_walk'),
-    'ACQ': ('a barrier after it has read them', GATHER,
-            r'on_each_cpu_cond\(tlb_remove_table_cpu_may_walk[^;]*;\s*'
-           r'#ifdef CONFIG_ARCH_HAS_LOCKLESS_WALK_MARK\s*smp_mb\(\);'),
-    'REL': ('the release with which the interrupt takes a mark away', GATHER,
-            r'smp_store_release\(lockless_walk_mark_of\([^;]*, 0\);'),
-    'SET': ('the mark that a walk sets again after the interrupt', WALK,
-            r'this_lockless_walk_mark\(\)[^;]*\{\s*set_this_lockless_walk_mark'),
-    'ORD': ('a barrier of its own for an NMI that walks before that of the walk', WALK,
-            r'!\(this_lockless_walk_mark\(\) & LOCKLESS_WALK_ORDERED\)[^}]*'
-            r'smp_mb\(\);\s*set_this_lockless_walk_mark\(LOCKLESS_WALK_ORDERED\);'),
+    'MB': (
+        'a full barrier between the mark and the first load of a walk',
+        WALK,
+        r'set_this_lockless_walk_mark\(LOCKLESS_WALK_MARKED\);\s*smp_mb\(\);',
+    ),
+    'UMB': (
+        'a full barrier before the updater reads the marks',
+        GATHER,
+        r'smp_mb\(\);\s*on_each_cpu_cond\(tlb_remove_table_cpu_may_walk',
+    ),
+    'ACQ': (
+        'a barrier after it has read them',
+        GATHER,
+        r'on_each_cpu_cond\(tlb_remove_table_cpu_may_walk[^;]*;\s*'
+        r'#ifdef CONFIG_ARCH_HAS_LOCKLESS_WALK_MARK\s*smp_mb\(\);',
+    ),
+    'REL': (
+        'the release with which the interrupt takes a mark away',
+        GATHER,
+        r'smp_store_release\(lockless_walk_mark_of\([^;]*, 0\);',
+    ),
+    'SET': (
+        'the mark that a walk sets again after the interrupt',
+        WALK,
+        r'this_lockless_walk_mark\(\)[^;]*\{\s*set_this_lockless_walk_mark',
+    ),
+    'ORD': (
+        'a barrier of its own for an NMI that walks before that of the walk',
+        WALK,
+        r'!\(this_lockless_walk_mark\(\) & LOCKLESS_WALK_ORDERED\)[^}]*'
+        r'smp_mb\(\);\s*set_this_lockless_walk_mark\(LOCKLESS_WALK_ORDERED\);',
+    ),
 }
 
 
@@ -43,8 +62,12 @@ def has(file, pattern):
 def run(without=()):
     """Does the model find a walk of which the updater knows nothing?"""
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(['spin', '-a', *(f'-D{name}=0' for name in without),
-                        HERE / 'mark_model.pml'], cwd=folder, check=True, capture_output=True)
+        subprocess.run(
+            ['spin', '-a', *(f'-D{name}=0' for name in without), HERE / 'mark_model.pml'],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+        )
         subprocess.run(['gcc', '-O1', '-w', '-o', 'pan', 'pan.c'], cwd=folder, check=True)
         done = subprocess.run(['./pan'], cwd=folder, capture_output=True, text=True, check=True)
     return 'errors: 0' not in done.stdout

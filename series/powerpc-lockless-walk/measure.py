@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measures powerpc-lockless-walk: whom the collapse of a huge page interrupts, and what walks and
 collapses cost in instructions."""
+
 import statistics
 
 from kit.bench.measure import TREES
@@ -10,14 +11,14 @@ from kit.process import Pool
 FLAVOUR = 'plain'
 PROGRAM = 'lockless_walk_perf'
 CPUS = (2, 4, 8)
-TIMES = 10                       # collapses of each kind in a boot
-MACHINES = {                     # (architecture, MMU): words for the kernel's command line
+TIMES = 10  # collapses of each kind in a boot
+MACHINES = {  # (architecture, MMU): words for the kernel's command line
     ('powerpc', 'radix'): '',
     ('powerpc', 'hash'): 'disable_radix',
     ('arm64', ''): '',
     ('x86_64', ''): '',
 }
-INSTRUCTIONS = {                 # the program's word: fields of its row
+INSTRUCTIONS = {  # the program's word: fields of its row
     'gup_fast_1page_small': {'state': 'steady', 'memory': 'small pages'},
     'gup_fast_1page_thp': {'state': 'steady', 'memory': 'huge page'},
     'gup_fast_1page_collapsing': {'state': 'collapsing', 'memory': 'small pages'},
@@ -42,17 +43,27 @@ def row(values, unit, digits, better='lower', **fields):
     pairs.insert(0, (base, patched) if better == 'lower' else (patched, base))
     ratios = [round(one / other, 4) if other else None for one, other in pairs]
     spread = [ratio for ratio in ratios if ratio is not None]
-    return {**fields, 'unit': unit, 'better': better, 'base': base, 'patched': patched,
-            'ratio': ratios[0], 'runs': len(values['base']),
-            'min': min(spread, default=None), 'max': max(spread, default=None)}
+    return {
+        **fields,
+        'unit': unit,
+        'better': better,
+        'base': base,
+        'patched': patched,
+        'ratio': ratios[0],
+        'runs': len(values['base']),
+        'min': min(spread, default=None),
+        'max': max(spread, default=None),
+    }
 
 
 def boot_both(bench, arch, images, job, file, options, what):
     """{tree: figures} and the accelerator. What is counted does not depend on the host's time, so
     the two kernels run side by side."""
+
     def boot(tree):
-        return bench.figures_of(arch, images[tree], f'#!/bin/sh\n{PROGRAM} {job}\n', [file],
-                                options, f'{what}, {tree}')
+        return bench.figures_of(
+            arch, images[tree], f'#!/bin/sh\n{PROGRAM} {job}\n', [file], options, f'{what}, {tree}'
+        )
 
     with Pool(len(TREES)) as pool:
         ended = dict(zip(TREES, pool.map(boot, TREES)))
@@ -66,33 +77,76 @@ def ipis(bench, machine, images, file, runs):
         for run in range(1, runs + 1):
             for append in command_lines(cpus, MACHINES[machine]):
                 options = Options(append=append, devices=(), cpus=cpus)
-                both, _ = boot_both(bench, arch, images, f'ipis {TIMES}', file, options,
-                                    f'{where}, {cpus} CPUs, run {run} of {runs}')
+                both, _ = boot_both(
+                    bench,
+                    arch,
+                    images,
+                    f'ipis {TIMES}',
+                    file,
+                    options,
+                    f'{where}, {cpus} CPUs, run {run} of {runs}',
+                )
                 for name in both['base']:
                     values = seen.setdefault(name, {tree: [] for tree in TREES})
                     for tree in TREES:
                         values[tree] += both[tree][name]
         for name, values in seen.items():
-            found.append(row(values, 'IPIs', 2, metric='ipis_per_collapse', arch=arch, mmu=mmu,
-                             cpus=cpus, neighbours=name.removeprefix('ipis_per_collapse_')))
+            found.append(
+                row(
+                    values,
+                    'IPIs',
+                    2,
+                    metric='ipis_per_collapse',
+                    arch=arch,
+                    mmu=mmu,
+                    cpus=cpus,
+                    neighbours=name.removeprefix('ipis_per_collapse_'),
+                )
+            )
     return found
 
 
 def instructions(bench, machine, images, file, rounds):
     arch, mmu = machine
     options = Options(append=MACHINES[machine], devices=(), icount=True)
-    seen, accelerator = boot_both(bench, arch, images, f'time {rounds}', file, options,
-                                  f'{" ".join(filter(None, machine))}, instructions')
+    seen, accelerator = boot_both(
+        bench,
+        arch,
+        images,
+        f'time {rounds}',
+        file,
+        options,
+        f'{" ".join(filter(None, machine))}, instructions',
+    )
     found = []
     for name, fields in INSTRUCTIONS.items():
         if name in seen['base']:
-            metric = f'{name[:14]}_instructions' if name.startswith('gup') \
-                else f'{name}_instructions'
-            found.append(row({tree: seen[tree][name] for tree in TREES}, 'instructions', 1,
-                             metric=metric, arch=arch, mmu=mmu, **fields))
+            metric = (
+                f'{name[:14]}_instructions' if name.startswith('gup') else f'{name}_instructions'
+            )
+            found.append(
+                row(
+                    {tree: seen[tree][name] for tree in TREES},
+                    'instructions',
+                    1,
+                    metric=metric,
+                    arch=arch,
+                    mmu=mmu,
+                    **fields,
+                )
+            )
     rates = {tree: [1e9 / seen[tree]['collapse'][0]] for tree in TREES}
-    found.append(row(rates, 'collapses in 10^9 instructions', 1, better='higher',
-                     metric='collapse_throughput', arch=arch, mmu=mmu))
+    found.append(
+        row(
+            rates,
+            'collapses in 10^9 instructions',
+            1,
+            better='higher',
+            metric='collapse_throughput',
+            arch=arch,
+            mmu=mmu,
+        )
+    )
     return found, accelerator
 
 
@@ -129,8 +183,11 @@ def cover(each):
     if (each.get('mmu'), each.get('cpus'), each.get('neighbours')) == ('radix', 2, 'walk'):
         return True
     if each['unit'] == 'IPIs':
-        return each['cpus'] == 8 and each['neighbours'] != 'nohz_full' \
+        return (
+            each['cpus'] == 8
+            and each['neighbours'] != 'nohz_full'
             and (each['mmu'] != 'hash' or each['neighbours'] != 'idle')
+        )
     return each.get('state') == 'steady' and each['memory'] == 'small pages'
 
 
@@ -153,16 +210,30 @@ def plot(data, plt):
     for panel, (arch, mmu) in zip(axes, MACHINES):
         for group, cpus in enumerate(CPUS):
             for number, (neighbours, colour) in enumerate(colours.items()):
-                found = [each for each in rows if (each['arch'], each['mmu'], each['cpus'],
-                         each['neighbours']) == (arch, mmu, cpus, neighbours)]
+                found = [
+                    each
+                    for each in rows
+                    if (each['arch'], each['mmu'], each['cpus'], each['neighbours'])
+                    == (arch, mmu, cpus, neighbours)
+                ]
                 for each in found:
                     place, first = group * 10 + number * 2, group == 0
-                    panel.bar(place, each['base'], color=colour, alpha=0.4,
-                              label=f'base, others {neighbours}' if first else None)
-                    panel.bar(place + 0.85, each['patched'], color=colour,
-                              label=f'patched, others {neighbours}' if first else None)
-        panel.set_xticks([group * 10 + 3.4 for group in range(len(CPUS))],
-                         [f'{cpus} CPUs' for cpus in CPUS])
+                    panel.bar(
+                        place,
+                        each['base'],
+                        color=colour,
+                        alpha=0.4,
+                        label=f'base, others {neighbours}' if first else None,
+                    )
+                    panel.bar(
+                        place + 0.85,
+                        each['patched'],
+                        color=colour,
+                        label=f'patched, others {neighbours}' if first else None,
+                    )
+        panel.set_xticks(
+            [group * 10 + 3.4 for group in range(len(CPUS))], [f'{cpus} CPUs' for cpus in CPUS]
+        )
         panel.set_title(f'{arch} {mmu}')
     axes[0].set_ylabel(f'IPIs a collapse ({data["base"]})')
     axes[-1].legend(frameon=False, fontsize=7)

@@ -16,23 +16,28 @@ import re
 import signal
 import sys
 import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any, NoReturn
 
+from kit.build.trees import Trees
 from kit.errors import INTERRUPTED, TERMINATED, KitError
 from kit.model import Limits
 from kit.process import end_children
 
+Given = dict[str, Any]  # {option: value}
+
 USAGE = 2  # exit status of a command line that is wrong
 
 
-def number(text):
+def number(text: str) -> int:
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f'{text}: a number is meant')
     return int(text)
 
 
-def pattern(text):
+def pattern(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
@@ -40,14 +45,14 @@ def pattern(text):
     return text
 
 
-def flag(text):
+def flag(text: str) -> bool:
     """Of a variable: 1 and 0 are the words for yes and no."""
     if text not in ('0', '1'):
         raise argparse.ArgumentTypeError(f'{text}: 1 is meant')
     return text == '1'
 
 
-def results_file(text):
+def results_file(text: str) -> Path:
     """Known before anything is built."""
     path, known = Path(text).expanduser().absolute(), ('.ktap', '.xml', '.json')
     if path.suffix not in known:
@@ -61,11 +66,11 @@ def results_file(text):
 class Option:
     value: str  # what --help calls its value; of a flag the empty string
     help: str
-    kind: object = str
+    kind: Callable[[str], Any] = str
     variable: bool = True  # make passes it, too
 
-    def add(self, parser, names):
-        kind = (
+    def add(self, parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
+        kind: dict[str, Any] = (
             {'type': self.kind, 'metavar': self.value}
             if self.value
             else {'action': 'store_true', 'default': None}
@@ -73,7 +78,7 @@ class Option:
         parser.add_argument(*names, help=self.help, **kind)
 
 
-def a_flag(text, **more):
+def a_flag(text: str, **more: Any) -> Option:
     return Option('', text, flag, **more)
 
 
@@ -121,14 +126,14 @@ class Verb:
     # what has to be there: `series` is linux/ as series/ describes it (work in it is kept), `own`
     # the same or another of its commits, or the user's own tree with --linux, `base` the base alone
     needs: str = ''
-    packages: str = ''  # a set of kit/deps.py
+    packages: str = ''  # a set of kit/setup/deps.py
     archs: str = ''  # compilers and QEMU of `one` architecture, or of `all` that topics boot
     make: bool = True  # a target of make
-    words: tuple = ()  # positional arguments
-    also: dict = field(default_factory=dict)  # other names of options: {name: option}
-    more: object = None  # adds arguments of its own
+    words: tuple[str, ...] = ()  # positional arguments
+    also: dict[str, str] = field(default_factory=dict)  # other names of options: {name: option}
+    more: Callable[[argparse.ArgumentParser], None] | None = None  # adds arguments of its own
 
-    def names(self):
+    def names(self) -> list[str]:
         """All of its options, in the order of --help."""
         return list(dict.fromkeys([*self.options.split(), *self.setup.split()]))
 
@@ -136,7 +141,7 @@ class Verb:
 KERNEL = ('arch', 'flavour', 'tree')
 
 
-def boot_arguments(parser):
+def boot_arguments(parser: argparse.ArgumentParser) -> None:
     """Of `boot`, which takes anything that a boot may be given."""
     parser.add_argument('job', type=Path, help='a shell script for the guest')
     parser.add_argument('files', type=Path, nargs='*', help='beside it in /job, also in PATH')
@@ -275,7 +280,7 @@ VERBS = {
 }
 
 
-def variable(name):
+def variable(name: str) -> str:
     return name.upper().replace('-', '_')
 
 
@@ -286,18 +291,18 @@ FOREIGN = {'ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'TO', 'SEED
 EXPORTED = {'STABLE_GIT'}
 
 
-def wrong(message):
+def wrong(message: str) -> NoReturn:
     raise KitError(message, USAGE)
 
 
 class Parser(argparse.ArgumentParser):
     """Its errors are one line."""
 
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         wrong(f'{message} (see {self.prog} --help)')
 
 
-def help_of(name, verb):
+def help_of(name: str, verb: Verb) -> str | None:
     """What --help says of the verb: its module's own words, if the verb is all that is in it."""
     module, _, function = verb.function.rpartition('.')
     if function == 'main':
@@ -306,7 +311,7 @@ def help_of(name, verb):
 
 
 @functools.cache
-def parsers():
+def parsers() -> tuple[Parser, dict[str, Parser]]:
     """(the whole, {verb: its parser})"""
     whole = Parser(
         prog='python3 -m kit',
@@ -335,13 +340,13 @@ def parsers():
     return whole, found
 
 
-def by_make(name):
+def by_make(name: str) -> bool:
     """Does make's command line have the variable? MAKEFLAGS has them behind two dashes."""
     given = os.environ.get('MAKEFLAGS', '')
     return bool(re.search(rf'(?<!\\)\s{name}=', given[given.find(' -- ') :])) and ' -- ' in given
 
 
-def from_variables(name, verb, given):
+def from_variables(name: str, verb: Verb, given: Given) -> Given:
     """The options that came as variables; one that the verb would ignore is an error."""
     own, found = verb.names(), {}
     for each, option in sorted(VARIABLES.items()):
@@ -365,7 +370,7 @@ def from_variables(name, verb, given):
     return found
 
 
-def parsed(words):
+def parsed(words: Sequence[str]) -> tuple[str, Given]:
     """(verb, {option: value}) of the command line and the variables."""
     whole, verbs = parsers()
     name = words[0] if words else ''
@@ -385,7 +390,7 @@ def parsed(words):
     return name, given
 
 
-def check_together(given):
+def check_together(given: Given) -> None:
     """Options that mean nothing without, or beside, another one."""
     if 'base' in given and 'linux' not in given:
         wrong('BASE= goes with LINUX=')
@@ -394,7 +399,7 @@ def check_together(given):
             wrong(f'{variable(other)}= means nothing to KSELFTEST=')
 
 
-def prepare(verb, given):
+def prepare(verb: Verb, given: Given) -> 'Trees | None':
     """Packages, linux/, and the user's own tree; what is built and compared."""
     if not verb.needs or os.environ.get('KIT_NO_SETUP'):  # the caller knows that all is there
         return None
@@ -416,7 +421,7 @@ def prepare(verb, given):
     return trees if verb.needs == 'own' else None
 
 
-def call(verb, given):
+def call(verb: Verb, given: Given) -> object:
     """The verb's function with the options it takes."""
     setup = set(verb.setup.split()) - set(verb.options.split())
     module, _, function = verb.function.rpartition('.')
@@ -429,14 +434,14 @@ def call(verb, given):
     )
 
 
-def without_variables():
+def without_variables() -> dict[str, str]:
     """The environment for a verb that another one calls."""
     return {
         name: value for name, value in os.environ.items() if name not in {*VARIABLES, 'MAKEFLAGS'}
     }
 
 
-def main():
+def main() -> None:
     words = sys.argv[1:]
     if words == ['--variables']:  # for .ci/run
         print(*VARIABLES)
@@ -465,7 +470,7 @@ OF_THE_SYSTEM = {
 }
 
 
-def status_of(error, name):
+def status_of(error: BaseException, name: str) -> int:
     """The exit status for what ended a program; a line, or a traceback, says why."""
     if isinstance(error, KitError):
         print(f'{name}: {error}', file=sys.stderr)
@@ -484,12 +489,12 @@ def status_of(error, name):
     return 1
 
 
-def verb_name():
+def verb_name() -> str:
     """What an error begins with."""
     return next((word for word in sys.argv[1:2] if word in VERBS), 'kit')
 
 
-def guarded(function, name):
+def guarded(function: Callable[[], object], name: str) -> None:
     """Runs a program of this repository. However it ends, what it has started ends with it: a
     terminated one, as an interrupted one, and so one whose terminal is closed, unless it was told
     to go on (nohup)."""

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 
-def container_limit(name, path=Path('/sys/fs/cgroup')):
+def container_limit(name: str, path: Path = Path('/sys/fs/cgroup')) -> list[int] | None:
     """The numbers in a file of the container's cgroup; None: no limit, no container, cgroup v1."""
     try:
         return [int(word) for word in (path / name).read_text().split()]
@@ -13,7 +13,7 @@ def container_limit(name, path=Path('/sys/fs/cgroup')):
         return None
 
 
-def host_cpus():
+def host_cpus() -> int:
     """How many CPUs there are for a build or a guest."""
     allowed = len(os.sched_getaffinity(0))
     if limit := container_limit('cpu.max'):
@@ -21,7 +21,7 @@ def host_cpus():
     return allowed
 
 
-def host_memory():
+def host_memory() -> int:
     """Bytes of memory that there are for guests."""
     whole = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
     return min(whole, *(container_limit('memory.max') or [whole]))

@@ -4,6 +4,7 @@
 import fcntl
 import os
 import time
+from pathlib import Path
 
 from kit.errors import KitError
 from kit.paths import shown
@@ -13,12 +14,12 @@ from kit.process import say
 class Lock:
     """One verb at a time in a folder. If it is killed, what it has started there holds the lock."""
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.file = folder, open(folder / '.lock', 'w', encoding='ascii')
         os.set_inheritable(self.file.fileno(), True)
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         for second in range(3600):
             try:
                 return fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -28,7 +29,7 @@ class Lock:
                 time.sleep(1)
         raise KitError(f'{shown(self.folder)}: another verb has held it for an hour')
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         # for whatever has inherited it: children of other threads, a daemon of git's
         fcntl.flock(self.file, fcntl.LOCK_UN)
         self.file.close()

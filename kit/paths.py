@@ -10,7 +10,7 @@ SERIES = TOP / 'series'
 GUEST = TOP / 'guest'
 
 
-def shown(path):
+def shown(path: Path) -> Path:
     """The path as a reader in the repository would type it."""
     try:
         return Path(path).resolve().relative_to(TOP)

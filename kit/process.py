@@ -80,7 +80,7 @@ def step(
         log.parent.mkdir(parents=True, exist_ok=True)
         out = open(log, 'wb')
     except OSError as error:
-        raise KitError(f'{log}: {error.strerror}')
+        raise KitError(f'{log}: {error.strerror}') from error
     with out:
         out.write(f'$ {shlex.join(words)}\n'.encode())
         out.flush()
@@ -97,7 +97,7 @@ def step(
                 close_fds=False,
             )
         except OSError as error:
-            raise KitError(f'{words[0]}: {error.strerror}')
+            raise KitError(f'{words[0]}: {error.strerror}') from error
         start = time.monotonic()
         try:
             while True:
@@ -130,10 +130,8 @@ def step(
 
 
 def kill_group(child: Child) -> None:
-    try:
+    with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     child.wait()
 
 

@@ -80,8 +80,8 @@ def given(kind: type, table: Table, where: str) -> Table:
 
 def load(kind: type[T], table: Table, where: str, **more: object) -> T:
     """The table as this dataclass; more: fields that are not in the file."""
-    if hasattr(kind, 'from_table'):
-        return typing.cast(T, kind.from_table(table, where))
+    if own := getattr(kind, 'from_table', None):
+        return typing.cast(T, own(table, where))
     values = given(kind, table, where)
     for name, field in fields_of(kind).items():
         needed = field.default is field.default_factory is dataclasses.MISSING

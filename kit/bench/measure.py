@@ -259,7 +259,7 @@ def load(topic: str) -> Record | None:
     try:
         return cast(Record, json.loads(path.read_text()))
     except ValueError as error:
-        raise KitError(f'{shown(path)}: {error}')
+        raise KitError(f'{shown(path)}: {error}') from error
 
 
 def save(data: Record, path: Path) -> None:
@@ -273,7 +273,7 @@ def save(data: Record, path: Path) -> None:
         part.write_text(f'{{\n{head},\n  "rows": [\n{rows}\n  ]\n}}\n')
         part.rename(path)
     except OSError as error:
-        raise KitError(f'{path.name}: {error.strerror}')
+        raise KitError(f'{path.name}: {error.strerror}') from error
 
 
 def quick_topics() -> list[str]:

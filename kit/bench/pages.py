@@ -2,6 +2,7 @@
 """The tables of the pages, written from the records."""
 
 import re
+from pathlib import Path
 
 from kit import topics
 from kit.bench import front, measure, table
@@ -9,27 +10,26 @@ from kit.paths import SERIES, TOP, shown
 from kit.soak import record
 
 
-def filled(page):
+def filled(page: str) -> str:
     """A page's text with the table of each topic, and of the soaks, between its marks."""
 
-    def fill(found):
+    def fill(found: re.Match[str]) -> str:
         data = measure.load(found[2]) if found[2] in topics.measured() else None
         text = table.markdown(data) if data else f'Not measured yet: `make bench TOPIC={found[2]}`'
         return f'{found[1]}\n{text}\n{found[3]}'
 
     page = re.sub(r'(<!-- bench (\S+) -->)\n.*?(<!-- end -->)', fill, page, flags=re.S)
     # both show records of all topics
-    for mark, what in (('soak', record.tables), ('front', front.markdown)):
-        page = re.sub(
-            rf'(<!-- {mark} -->)\n.*?(<!-- end -->)',
-            lambda found: f'{found[1]}\n{what()}\n{found[2]}',
-            page,
-            flags=re.S,
-        )
+    for mark, text in (('soak', record.tables()), ('front', front.markdown())):
+        if f'<!-- {mark} -->' in page:
+            begin, _, rest = page.partition(f'<!-- {mark} -->\n')
+            page = (
+                f'{begin}<!-- {mark} -->\n{text}\n<!-- end -->{rest.partition("<!-- end -->")[2]}'
+            )
     return page
 
 
-def pages():
+def pages() -> list[Path]:
     own = TOP / 'README.md', TOP / 'soak' / 'README.md'
     return [
         page
@@ -38,12 +38,12 @@ def pages():
     ]
 
 
-def write(_=None):
+def write(_: object = None) -> None:
     """make tables: the pages' tables written anew from the records."""
     for page in pages():
         page.write_text(filled(page.read_text()))
 
 
-def stale():
+def stale() -> list[object]:
     """Pages whose tables are not the records'."""
     return [shown(page) for page in pages() if filled(page.read_text()) != page.read_text()]

@@ -3,6 +3,7 @@
 
 import os
 import sys
+from typing import Any
 
 from kit import cli, topics
 from kit.bench import measure
@@ -10,7 +11,7 @@ from kit.errors import KitError
 from kit.paths import TOP
 
 
-def pyplot():
+def pyplot() -> Any:
     """matplotlib; Debian's python3-matplotlib belongs to Debian's Python."""
     try:
         import matplotlib
@@ -19,7 +20,7 @@ def pyplot():
         if os.path.realpath(sys.executable) == os.path.realpath(debian) or not os.path.exists(
             debian
         ):
-            raise KitError('matplotlib is missing: make deps')
+            raise KitError('matplotlib is missing: make deps') from None
         return None
     matplotlib.use('Agg')
     matplotlib.rcParams.update({'font.family': 'DejaVu Sans', 'font.size': 9})
@@ -28,7 +29,7 @@ def pyplot():
     return found
 
 
-def draw(topic):
+def draw(topic: str) -> None:
     plt = pyplot()
     if not plt:
         os.chdir(TOP)

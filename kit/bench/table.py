@@ -6,12 +6,13 @@ import textwrap
 
 from kit import topics
 from kit.bench import measure
+from kit.bench.measure import Record, Row
 from kit.errors import fail
 
 COVER_ROWS, COVER_COLUMNS = 16, 75  # what a mail can carry
 
 
-def better(row):
+def better(row: Row) -> float:
     """Sorts rows: the ones that got worse first, in the record's order otherwise."""
     base, patched = row.get('base'), row.get('patched')
     if row['ratio'] is None or base is None:
@@ -20,7 +21,7 @@ def better(row):
     return row['ratio'] if worse else 1
 
 
-def number(value, unit):
+def number(value: float | str | None, unit: str) -> str:
     if value is None or isinstance(value, str):
         return value or ''
     if unit == 's':
@@ -30,13 +31,13 @@ def number(value, unit):
     return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.4g}'
 
 
-def ratio(value):
+def ratio(value: float | None) -> str:
     if value is None:
         return '-'
     return f'{value:,.0f}' if value >= 100 else f'{value:.1f}' if value >= 10 else f'{value:.3f}'
 
 
-def cells(data, cover=False):
+def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]]:
     """(titles, lines): every row of the record, or the cover letter's."""
     topic = topics.benchmark(data['topic'])
     rows = sorted(data['rows'], key=better)
@@ -60,13 +61,13 @@ def cells(data, cover=False):
     return head, lines
 
 
-def is_text(column, lines):
+def is_text(column: int, lines: list[list[str]]) -> bool:
     """Cells of text stand left, of numbers right."""
     found = [line[column] for line in lines if line[column] not in ('', '-')]
     return not all(re.match(r'[\d.]', cell) for cell in found)
 
 
-def text(data, cover=False):
+def text(data: Record, cover: bool = False) -> str:
     head, lines = cells(data, cover)
     widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
     left = [is_text(column, lines) for column in range(len(head))]
@@ -81,12 +82,12 @@ def text(data, cover=False):
     return '\n'.join([*show, '', textwrap.fill(note, COVER_COLUMNS, break_on_hyphens=False)])
 
 
-def outside(row):
+def outside(row: Row) -> bool:
     """Is the ratio none of those between the row's min and max?"""
     return None not in (row['ratio'], row['min']) and not row['min'] <= row['ratio'] <= row['max']
 
 
-def cover_faults(data):
+def cover_faults(data: Record) -> list[str]:
     """What keeps the cover letter's table from fitting into a mail."""
     lines = text(data, cover=True).split('\n\n')[0].splitlines()
     wide = [line for line in lines if len(line) > COVER_COLUMNS]
@@ -100,7 +101,7 @@ def cover_faults(data):
     return faults
 
 
-def markdown(data):
+def markdown(data: Record) -> str:
     head, lines = cells(data)
     left = [is_text(column, lines) for column in range(len(head))]
     rule = ['---' if is_left else '---:' for is_left in left]
@@ -108,7 +109,7 @@ def markdown(data):
     return '\n'.join([*show, '', topics.benchmark(data['topic']).note(data)])
 
 
-def show(topic):
+def show(topic: str) -> None:
     """The recorded table on the terminal."""
     data = measure.load(topic) or fail(f'no record of topic {topic}: make bench TOPIC={topic}')
     print(text(data))

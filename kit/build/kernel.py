@@ -132,7 +132,7 @@ def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ())
             if not parts:
                 stamp.write_text(now)
     except OSError as error:
-        raise KitError(f'{shown(folder)}: {error.strerror or error}')
+        raise KitError(f'{shown(folder)}: {error.strerror}') from error
     return image
 
 

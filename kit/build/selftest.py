@@ -32,7 +32,9 @@ def suite_of(tree: Tree, program: str) -> tuple[str, str] | None:
 def has(tree: Tree, program: str) -> bool:
     """Is the program's source there?"""
     found = suite_of(tree, program)
-    return bool(found) and any((source(tree) / BELOW / found[0]).glob(f'{found[1]}.*'))
+    if not found:
+        return False
+    return any((source(tree) / BELOW / found[0]).glob(f'{found[1]}.*'))
 
 
 def goals_of(

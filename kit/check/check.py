@@ -10,6 +10,7 @@ import functools
 import os
 import sys
 import time
+from collections.abc import Callable, Sequence
 
 from kit.check import compiling, files, mailed, pages, patches
 from kit.check.common import GENERIC, WORK, Failed, Skipped
@@ -20,10 +21,16 @@ from kit.paths import LINUX
 from kit.process import Pool
 from kit.setup import prepare
 
+Check = Callable[[], None]
+Lane = dict[str, Check]
+Words = dict[str, str]  # {name: passed, failed or skipped}
+
 # lanes: of this repository alone, one that reads, one that compiles for each architecture; each in
 # the order they run
 OWN = {
     'python': files.python,
+    'types': files.types,
+    'settings': files.settings,
     'shell': files.shell,
     'contents': files.contents,
     'exceptions': files.exceptions,
@@ -46,7 +53,7 @@ READING = {
 }
 
 
-def compiling_lane(arch, full):
+def compiling_lane(arch: str, full: bool) -> Lane:
     """{NAME-ARCH: check}"""
     checks = {
         'configs': compiling.configs,
@@ -61,7 +68,7 @@ def compiling_lane(arch, full):
     }
 
 
-def lanes(full=False):
+def lanes(full: bool = False) -> list[Lane]:
     """The longest comes last: the thread that signals come to runs it, and shows how it goes on."""
     return [
         OWN,
@@ -70,7 +77,7 @@ def lanes(full=False):
     ]
 
 
-def outcome(function):
+def outcome(function: Check) -> tuple[str, str]:
     """(word, findings) of a check."""
     try:
         function()
@@ -83,13 +90,13 @@ def outcome(function):
     return 'passed', ''
 
 
-def run_lane(lane):
+def run_lane(lane: Lane) -> Words:
     """{name: word} of these checks, each shown when it has ended."""
     words = {}
     for name, check in lane.items():
         start = time.monotonic()
         words[name], findings = outcome(check)
-        what = check.__doc__.strip().splitlines()[0]
+        what = (check.__doc__ or '').strip().splitlines()[0]
         lines = [
             f'{words[name]:7} {time.monotonic() - start:6.1f} s  {name}: {what}',
             *(f'    {line}' for line in findings.splitlines()[:60]),
@@ -99,13 +106,13 @@ def run_lane(lane):
     return words
 
 
-def give_way(lane):
+def give_way(lane: Lane) -> Words:
     """run_lane(), of this thread and what it starts, behind the longest lane."""
     os.nice(5)
     return run_lane(lane)
 
 
-def run(chosen, make_linux):
+def run(chosen: Sequence[Lane], make_linux: Callable[[], object]) -> Words:
     """{name: word}: the lanes side by side."""
     own, *others, last = chosen
     with Pool(len(chosen)) as pool:
@@ -119,7 +126,9 @@ def run(chosen, make_linux):
         return words
 
 
-def main(check='', full=False, linux=None, stable_git=None):
+def main(
+    check: str = '', full: bool = False, linux: str | None = None, stable_git: str | None = None
+) -> int:
     words, known = check.split(), lanes(full)
     chosen = [
         {
@@ -133,7 +142,7 @@ def main(check='', full=False, linux=None, stable_git=None):
     if not any(chosen):
         raise KitError(f'no check of that name (there are: {" ".join(names)})')
 
-    def make_linux():
+    def make_linux() -> None:
         """As series/ describes it."""
         prepare.trees('series', linux, stable_git=stable_git)
         if not (LINUX / '.git').exists():

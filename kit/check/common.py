@@ -6,7 +6,10 @@ import hashlib
 import re
 import threading
 from collections import Counter
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
 
 from kit.errors import KitError
 from kit.host import host_cpus
@@ -17,6 +20,9 @@ from kit.source.git import git, whole, whole_worktree
 from kit.source.patches import patch_files
 from kit.source.pinned import touched
 from kit.topics import order
+
+A = TypeVar('A')
+B = TypeVar('B')
 
 WORK = BUILD / 'check'  # what the checks write down
 READ = WORK / 'linux'  # a whole worktree, to read in
@@ -35,7 +41,7 @@ class Skipped(Exception):
 class Series:
     """series/ applied from scratch: the commits."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         try:
             self.tips = applied()
         except KitError as error:
@@ -53,34 +59,34 @@ class Series:
             ]
             below = tip
 
-    def present(self, *suffixes):
+    def present(self, *suffixes: str) -> list[str]:
         """Touched files that the last commit has."""
         gone = touched('base', self.last, '--diff-filter=D')
         return [path for path in self.files if path.endswith(suffixes) and path not in gone]
 
-    def kernel_files(self, files):
+    def kernel_files(self, files: Iterable[str]) -> list[str]:
         """Of these the C files of the kernel itself."""
         others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
         return [path for path in files if path.endswith('.c') and not path.startswith(others)]
 
 
 @functools.cache
-def of_linux():
+def of_linux() -> Series:
     return Series()
 
 
-def series():
+def series() -> Series:
     """Looked at once, by whichever check asks first."""
     with ONE_AT_A_TIME:
         return of_linux()
 
 
-def need_patches():
+def need_patches() -> None:
     if not series().patches:
         raise Skipped('no patches in series/')
 
 
-def checkout(commit, tree):
+def checkout(commit: str, tree: Path) -> None:
     """The commit in the worktree, with nothing else in it."""
     commit = git('rev-parse', f'{commit}^{{commit}}').strip()
     if not whole(tree):
@@ -90,16 +96,16 @@ def checkout(commit, tree):
     git('clean', '-q', '-ffdx', cwd=tree)
 
 
-def each(function, items):
+def each(function: Callable[[A], B], items: Iterable[A]) -> list[B]:
     """function of each item, as many at a time as there are CPUs."""
     with ThreadPoolExecutor(host_cpus()) as pool:
         return list(pool.map(function, items))
 
 
-def new_lines(base, tip):
+def new_lines(base: Iterable[str], tip: Iterable[str]) -> list[str]:
     """Findings in tip that base has not, line numbers apart."""
 
-    def plain(line):
+    def plain(line: str) -> str:
         return re.sub(r':\d+(:\d+)?(?=[: ])', '', line)
 
     rest, found = Counter(map(plain, base)), []
@@ -111,7 +117,7 @@ def new_lines(base, tip):
     return found
 
 
-def arch_of(path):
+def arch_of(path: str) -> str:
     """The architecture whose build has this file; of one that is no guest's, its name."""
     guests = {machine.source_arch: machine.arch for machine in machines()}
     for folder, arch in guests.items():
@@ -120,18 +126,18 @@ def arch_of(path):
     return path.split('/')[1] if path.startswith('arch/') else GENERIC
 
 
-def remember(*what):
+def remember(*what: object) -> str:
     """A key for something that was checked: a second check looks at what is new."""
     return hashlib.sha256(repr(what).encode()).hexdigest()
 
 
-def passed_before(key):
+def passed_before(key: str) -> bool:
     try:
         return key in (WORK / 'built').read_text().split()
     except OSError:
         return False
 
 
-def passed_now(key):
+def passed_now(key: str) -> None:
     with open(WORK / 'built', 'a', encoding='ascii') as file:
         file.write(f'{key}\n')

@@ -5,6 +5,7 @@ configurations, gcc W=1 and sparse."""
 import functools
 import re
 import shutil
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from kit.check.common import (
 )
 from kit.errors import KitError
 from kit.mail import single
-from kit.model import archs, machine, machines
+from kit.model import Compile, Machine, archs, machine, machines
 from kit.paths import GUEST, TOP
 from kit.process import output, result, say, step
 from kit.source.git import git, try_git
@@ -42,19 +43,19 @@ SPARSE = 'sparse -D__typeof_unqual__=__typeof__'
 USERS = 40  # of a header that are compiled with it; the last commit is built whole
 
 
-def linux_of(arch):
+def linux_of(arch: str) -> Path:
     """Where the architecture's commits are checked out one by one."""
     return bisected(arch).linux
 
 
 @functools.cache
-def flavour_of(arch):
+def flavour_of(arch: str) -> str:
     """What `make test` boots, so that it is compiled once: plain, if that is among it."""
     flavours = [boot.flavour for boot in plan.chosen(arch=arch)] or ['plain']
     return 'plain' if 'plain' in flavours else flavours[0]
 
 
-def sources(commit, arch):
+def sources(commit: str, arch: str) -> list[str]:
     """What a build for the architecture reads of a commit: no pages, no tests, nothing of the other
     guests' architectures."""
     others = {f'arch/{other.source_arch}' for other in machines()} - {
@@ -71,7 +72,7 @@ def sources(commit, arch):
     ]
 
 
-def build_key(commit, arch):
+def build_key(commit: str, arch: str) -> str:
     """What a kernel of the commit is built from."""
     settings = [GUEST / f'{arch}.toml', *sorted((GUEST / 'config').iterdir())]
     configs = topics.config([arch, flavour_of(arch), f'{arch}-{flavour_of(arch)}'])
@@ -84,7 +85,7 @@ def build_key(commit, arch):
     )
 
 
-def gcc_says(log, arch):
+def gcc_says(log: Path, arch: str) -> list[str]:
     """gcc's and sparse's lines in a log, as paths of the kernel's tree."""
     lines = [
         re.sub(r'^(\.\./)+linux/', '', line.replace(f'{linux_of(arch)}/', ''))
@@ -93,22 +94,22 @@ def gcc_says(log, arch):
     return [line for line in lines if re.match(r'\S+:\d+(:\d+)?: (warning|error):', line)]
 
 
-def subject(commit):
+def subject(commit: str) -> str:
     return git('log', '-1', '--format=%s', commit).strip()
 
 
-def archs_of(topic):
+def archs_of(topic: str) -> list[str]:
     """Generic code too has to build where its topic belongs."""
     return sorted({GENERIC, *map(arch_of, series().topic_files[topic])} & set(archs()))
 
 
-def header_name(path):
+def header_name(path: str) -> str:
     """What other folders include it by."""
     return re.sub(r'^(arch/\w+/)?include/', '', path)
 
 
 @functools.cache
-def users():
+def users() -> dict[str, list[str]]:
     """{header: C files of the last commit that include it}, of headers of the kernel that the
     series touches."""
     names = {
@@ -118,19 +119,21 @@ def users():
     }
     patterns = [f'-e<{name}>' for name in sorted(names)]
     lines = try_git('grep', '-oF', *patterns, series().last, '--', '*.c').stdout if names else ''
-    found = {}
+    found: dict[str, list[str]] = {}
     for line in lines.splitlines():
         _, path, name = line.split(':')
         found.setdefault(name[1:-1], []).append(path)
     return found
 
 
-def users_of(headers):
+def users_of(headers: Iterable[str]) -> list[str]:
     """C files that include one of the headers by its name."""
     return [path for header in headers for path in users().get(header_name(header), [])[:USERS]]
 
 
-def objects_of(topic, commit, below, arch, changed=()):
+def objects_of(
+    topic: str, commit: str, below: str, arch: str, changed: Sequence[str] = ()
+) -> list[str]:
     """What is compiled of a patch: its topic's C files, or the changed ones, and users of the
     headers it touches; those that this kernel has, as the build of the last commit has shown."""
     headers = [path for path in touched(below, commit) if path.endswith('.h')]
@@ -140,14 +143,14 @@ def objects_of(topic, commit, below, arch, changed=()):
     return sorted(f'{path[:-2]}.o' for path in listed if made_by_its_folder(folder, path[:-2]))
 
 
-def made_by_its_folder(folder, name):
+def made_by_its_folder(folder: Path, name: str) -> bool:
     """Did the Makefile beside it make NAME.o? Another folder's (hyp/vhe/../exception.o) has flags
     of its own."""
     command = folder / Path(name).parent / f'.{Path(name).name}.o.cmd'
     return command.exists() and command.read_text().startswith(f'savedcmd_{name}.o ')
 
 
-def build_commit(what, commit, arch, parts=()):
+def build_commit(what: str, commit: str, arch: str, parts: Sequence[str] = ()) -> None:
     """Compiles the commit, whole or in parts, without a warning in a file that is touched."""
     key = remember(build_key(commit, arch), parts)
     if passed_before(key):
@@ -166,7 +169,7 @@ def build_commit(what, commit, arch, parts=()):
     passed_now(key)
 
 
-def build_suites(commit, below, arch):
+def build_suites(commit: str, below: str, arch: str) -> None:
     """The selftest suites that a patch touches."""
     paths = touched(below, commit)
     suites = [
@@ -181,7 +184,7 @@ def build_suites(commit, below, arch):
         passed_now(key)
 
 
-def bisect(arch, full=False):
+def bisect(arch: str, full: bool = False) -> None:
     """Every patch compiles on its own, with no warning in touched files; the last one is linked."""
     need_patches()
     mine = {topic for topic in series().tips if arch in archs_of(topic)}
@@ -202,7 +205,7 @@ def bisect(arch, full=False):
         below = commit
 
 
-def alone(arch, _=False):
+def alone(arch: str, full: bool = False) -> None:
     """Each patch that is mailed by itself applies to the base, and compiles there."""
     need_patches()
     found = [
@@ -224,7 +227,7 @@ def alone(arch, _=False):
                 build_commit(f'{path.name}, on the base', commit, arch, parts)
 
 
-def compiler_warnings(commit, files, arch):
+def compiler_warnings(commit: str, files: Sequence[str], arch: str) -> tuple[int, list[str], Path]:
     """(exit status, what W=1 and sparse say, log) of these files, configured as the debug kernel,
     which has all tests."""
     checkout(commit, linux_of(arch))
@@ -250,7 +253,7 @@ def compiler_warnings(commit, files, arch):
     return status, gcc_says(log, arch), log
 
 
-def warnings(arch, _=False):
+def warnings(arch: str, full: bool = False) -> None:
     """gcc W=1 and sparse say nothing new of any touched file."""
     files = [
         path for path in series().kernel_files(series().present('.c')) if arch_of(path) == arch
@@ -263,7 +266,7 @@ def warnings(arch, _=False):
     if status or said - set(files):
         said = set(files)
     old = [path for path in files if path in said and base_file(path) is not None]
-    failed_before, before, _ = compiler_warnings('base', old, arch) if old else (0, [], None)
+    failed_before, before, _ = compiler_warnings('base', old, arch) if old else (0, [], log)
     # this kernel does not have a file that does not compile on the base
     absent = {line.split(':')[0] for line in before if ': error: ' in line}
     new = [
@@ -278,7 +281,7 @@ def warnings(arch, _=False):
         raise Failed('\n'.join(new))
 
 
-def machine_of(config):
+def machine_of(config: Compile) -> Machine:
     """The guest's, but for what the configuration says."""
     found = machine(config.arch)
     return replace(
@@ -288,7 +291,9 @@ def machine_of(config):
     )
 
 
-def compile_touched(config, commit, files):
+def compile_touched(
+    config: Compile, commit: str, files: Sequence[str]
+) -> tuple[int, list[str], Path]:
     """(exit status, findings, log) of these files of the commit in a small configuration."""
     arch, name = config.arch, f'{config.topic}-{config.name}'
     guest, src = machine_of(config), linux_of(arch)
@@ -316,7 +321,7 @@ def compile_touched(config, commit, files):
     return status, found, log
 
 
-def unresolved(folder, objects, guest, commit):
+def unresolved(folder: Path, objects: Sequence[str], guest: Machine, commit: str) -> list[str]:
     """What linking would find: a module's call that nobody exports, 64-bit divisions of 32-bit
     kernels."""
     found = []
@@ -344,13 +349,13 @@ def unresolved(folder, objects, guest, commit):
 
 
 @functools.cache
-def exported_symbols(commit):
+def exported_symbols(commit: str) -> set[str]:
     """Every name that the commit exports somewhere."""
     lines = git('grep', '-hF', 'EXPORT_', commit, '--', '*.[chS]')
     return set(re.findall(r'EXPORT\w*SYMBOL\w*\((\w+)', lines))
 
 
-def files_for(config):
+def files_for(config: Compile) -> list[str]:
     """The C files of the configuration's topics that such a kernel has."""
     return [
         path
@@ -363,7 +368,7 @@ def files_for(config):
     ]
 
 
-def commits_for(config, full):
+def commits_for(config: Compile, full: bool) -> list[str]:
     """Those that are compiled so: the last, with FULL=1 each one from its first topic on."""
     if not full or config.full:
         return [series().last]
@@ -373,7 +378,7 @@ def commits_for(config, full):
     ]
 
 
-def small(arch, full=False):
+def small(arch: str, full: bool = False) -> None:
     """The touched files compile in the topics' small configurations, and nothing new is said."""
     found, wanted = (
         [],
@@ -407,7 +412,7 @@ def small(arch, full=False):
         raise Failed('\n'.join(found))
 
 
-def undefined_symbols(arch, flavour):
+def undefined_symbols(arch: str, flavour: str) -> set[str]:
     """What the kernel asks for and no Kconfig file defines."""
     src = linux_of(arch)
     asked = {
@@ -419,7 +424,7 @@ def undefined_symbols(arch, flavour):
     return asked - known_symbols(src, asked)
 
 
-def configs(arch, full=False):
+def configs(arch: str, full: bool = False) -> None:
     """Kernels that nothing here builds, for `make shell`, FULL=1, ask for symbols that there are.
     With FULL=1 each .config is made: a symbol may be there and its dependencies not."""
     need_patches()
@@ -441,7 +446,7 @@ def configs(arch, full=False):
         raise Failed('\n'.join(found))
 
 
-def compile_new(config, commit, files):
+def compile_new(config: Compile, commit: str, files: Sequence[str]) -> list[str]:
     """Findings that the base has not."""
     status, said, log = compile_touched(config, commit, files)
     if said:

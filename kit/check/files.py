@@ -9,71 +9,61 @@ from pathlib import Path
 from kit import topics
 from kit.bench import measure, pages, table
 from kit.check.common import Failed
-from kit.paths import SERIES, TOP
-from kit.process import result
+from kit.errors import KitError
+from kit.model import machines
+from kit.paths import BUILD, SERIES, TOP
+from kit.process import Word, result, say
+from kit.setup.tools import tool
+from kit.soak import differ, soak
 from kit.vm import console
 
 COLUMNS = 100
+VERBS = TOP / 'tests/test_verbs.py'
 PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'soak', 'Makefile')
 
 
-def own_files():
+def own_files() -> list[Path]:
     """The repository's own files, patches apart."""
     names = result(['git', 'ls-files', '-co', '--exclude-standard'], cwd=TOP)
     if names.returncode:  # an unpacked archive
         names = result(
-            [
-                'find',
-                '.',
-                '-path',
-                './linux',
-                '-prune',
-                '-o',
-                '-path',
-                './build',
-                '-prune',
-                '-o',
-                '-type',
-                'f',
-                '-print',
-            ],
-            cwd=TOP,
+            'find . ( -path ./linux -o -path ./build ) -prune -o -type f -print'.split(), cwd=TOP
         )
-    names = [
-        Path(name)
-        for name in names.stdout.split('\n')
-        if name and not name.endswith(('.patch', '.png'))
+    found = [
+        Path(name) for name in names.stdout.split('\n') if not name.endswith(('.patch', '.png'))
     ]
-    return [name for name in names if (TOP / name).is_file() and '__pycache__' not in name.parts]
+    return [name for name in found if (TOP / name).is_file() and '__pycache__' not in name.parts]
 
 
-def text_of(name):
+def text_of(name: Path) -> str:
     return (TOP / name).read_text(errors='replace')
 
 
-def need(program):
+def need(program: str) -> None:
     if not shutil.which(program):
         raise Failed(f'{program} is missing (make deps)')
 
 
-def must_be_silent(*command):
-    need(command[0])
+def must_be_silent(*command: Word) -> None:
+    need(str(command[0]))
     done = result(command, cwd=TOP)
     if done.returncode:
-        raise Failed(done.stdout + done.stderr)
+        raise Failed(done.text)
 
 
-def python():
-    """pyflakes finds nothing in the Python programs, pycodestyle no line that is too long."""
-    names = [name for name in own_files() if name.suffix == '.py']
-    must_be_silent('pyflakes3', *names)
-    # E501: too long; E9: does not compile; W: spaces at ends, and the like
-    must_be_silent(
-        'pycodestyle', f'--max-line-length={COLUMNS}', '--select=E501,E9,W2,W3,W6', *names
-    )
+def python() -> None:
+    """ruff check and ruff format find nothing in the Python programs (pyproject.toml)."""
+    ruff, cache = tool('ruff'), ('--cache-dir', BUILD / 'tools/ruff')
+    must_be_silent(ruff, 'check', '-q', *cache)
+    must_be_silent(ruff, 'format', '-q', '--check', *cache)
 
 
-def shell():
+def types() -> None:
+    """mypy --strict finds nothing in kit/ (pyproject.toml)."""
+    must_be_silent(tool('mypy'), '--cache-dir', BUILD / 'tools/mypy')
+
+
+def shell() -> None:
     """shellcheck finds nothing in the shell programs."""
     must_be_silent(
         'shellcheck',
@@ -81,14 +71,14 @@ def shell():
     )
 
 
-def has_columns(name, line):
+def has_columns(name: Path, line: str) -> bool:
     """Is the line one that has to keep to them? Tables and their notes are as wide as they are."""
     if name.suffix == '.md':
         return not line.startswith('|')
     return name.suffix in ('.toml', '.config', '.sh') or name.name in ('run', 'init')
 
 
-def without_records(text):
+def without_records(text: str) -> str:
     """A page without its recorded tables, as many lines long."""
     return re.sub(
         '<!-- (bench|front).*?<!-- end -->',
@@ -98,7 +88,7 @@ def without_records(text):
     )
 
 
-def faults_of(name):
+def faults_of(name: Path) -> list[str]:
     """What a file must not have."""
     text, faults = text_of(name), []
     program = (
@@ -120,19 +110,28 @@ def faults_of(name):
     return faults
 
 
-def contents():
+def contents() -> None:
     """Own files name no machine's path and no package mirror; programs carry their licence."""
     if faults := sum(map(faults_of, own_files()), []):
         raise Failed('\n'.join(faults))
 
 
-def exceptions():
+def exceptions() -> None:
     """guest/splats.allowed has no exception whose day has passed."""
     if faults := console.expired():
         raise Failed('\n'.join(faults))
 
 
-def tables():
+def settings() -> None:
+    """guest/*.toml and every topic.toml have the keys and types that kit/model.py says."""
+    machines()
+    for topic in topics.order():
+        topics.after(topic)
+    soak.settings()
+    differ.settings()
+
+
+def tables() -> None:
     """Pages show every recorded row, cover letters at most 16 in 75 columns, the worst among
     them."""
     faults = [f'{page}: a table is not the recorded one: make tables' for page in pages.stale()]
@@ -151,28 +150,30 @@ def tables():
         raise Failed('\n'.join(faults))
 
 
-def run_own_tests(names):
-    done = result(
-        [sys.executable, '-m', 'unittest', *(f'tests.{name}' for name in names)],
-        cwd=TOP,
-        env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP},
-    )
+def run_own_tests(*files: Path) -> None:
+    """With pytest, or with what Python has where that cannot be had."""
+    try:
+        command: list[Word] = [tool('pytest'), '-q', '-p', 'no:cacheprovider', *files]
+    except KitError as error:
+        say(f'own tests: {error}; going on with unittest')
+        command = [sys.executable, '-m', 'unittest', *(f'tests.{file.stem}' for file in files)]
+    done = result(command, cwd=TOP, env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP})
     if done.returncode:
-        raise Failed((done.stdout + done.stderr)[-3000:])
+        raise Failed(done.text[-3000:])
 
 
-def own_tests_of_verbs():
+def own_tests_of_verbs() -> None:
     """The verbs' own tests: bad input on a toy kernel, kills at random."""
-    run_own_tests(['verbs'])
+    run_own_tests(VERBS)
 
 
-def own_tests():
+def own_tests() -> None:
     """The programs' own tests: topics taken away, canned logs, a fake QEMU."""
-    run_own_tests(sorted({path.stem for path in (TOP / 'tests').glob('*.py')} - {'verbs'}))
+    run_own_tests(*sorted({*(TOP / 'tests').glob('test_*.py')} - {VERBS}))
 
 
-def models():
-    """A topic's model (series/TOPIC/*_model.py) finds nothing in linux/'s code, and mistakes in it."""
+def models() -> None:
+    """A topic's model (series/TOPIC/*_model.py) finds nothing in linux/'s code, but mistakes."""
     for program in sorted(SERIES.glob('*/*_model.py')):
         done = result([sys.executable, program], cwd=TOP)
         if done.returncode:

@@ -6,12 +6,15 @@ import re
 import shutil
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from email import policy
+from email.message import EmailMessage
 from email.utils import getaddresses
+from pathlib import Path
 
 from kit import cli
 from kit.check.common import Failed, need_patches, series
-from kit.check.sink import Sink
+from kit.check.sink import Mail, Sink
 from kit.paths import BUILD, LINUX, TOP
 from kit.process import result
 from kit.source.git import git, remove, sparse_worktree, try_git
@@ -19,12 +22,14 @@ from kit.source.patches import patch_files
 from kit.source.pinned import touched
 from kit.topics import is_single, order
 
+Tips = dict[str, str]  # {topic: its last commit}
+
 # a repository like this one, so that linux/ gets no tag and no mail can go anywhere else
 BOX = BUILD / 'check' / 'mail'
 NAME, ADDRESS = 'A Sender', 'sender@example.com'
 
 
-def make_box(tips):
+def make_box(tips: Tips) -> None:
     """kit/, series/ and a linux/ with as much in it as checkpatch and get_maintainer read."""
     shutil.rmtree(BOX, ignore_errors=True)
     for name in ('kit', 'series', 'guest'):
@@ -53,7 +58,7 @@ def make_box(tips):
         (linux / name).mkdir(exist_ok=True)
 
 
-def send(topic, sink):
+def send(topic: str, sink: Sink) -> tuple[int, str]:
     """(exit status, output) of make mail."""
     (BOX / 'gitconfig').write_text(sink.configuration())
     env = {
@@ -77,21 +82,21 @@ def send(topic, sink):
     return done.returncode, done.stdout + done.stderr
 
 
-def body(message):
+def body(message: bytes) -> bytes:
     return message.partition(b'\n\n')[2].strip()
 
 
-def parsed(mails):
+def parsed(mails: Sequence[Mail]) -> list[EmailMessage]:
     return [email.message_from_bytes(data, policy=policy.default) for _, data in mails]
 
 
-def bodies(mbox):
+def bodies(mbox: Path) -> list[bytes]:
     """The text of each mail in an mbox that git format-patch wrote."""
     parts = re.split(rb'^From 0{40} .*\n', mbox.read_bytes(), flags=re.M)[1:]
     return [body(part) for part in parts]
 
 
-def faults_of_one(mail, recipients, data):
+def faults_of_one(mail: EmailMessage, recipients: list[str], data: bytes) -> list[str]:
     """What is wrong with a mail, whichever it is."""
     what, faults = mail['Subject'], []
     shown = {
@@ -112,17 +117,17 @@ def faults_of_one(mail, recipients, data):
     return faults
 
 
-def is_signed(data):
+def is_signed(data: bytes) -> bool:
     return git('interpret-trailers', '--parse', stdin=data.decode()).endswith(
         f'Signed-off-by: {NAME} <{ADDRESS}>\n'
     )
 
 
-def names_base(data):
+def names_base(data: bytes) -> bool:
     return bool(re.search(rb'^base-commit: [0-9a-f]{40}$', data, re.M))
 
 
-def faults_of_single(topic, mails, folder):
+def faults_of_single(topic: str, mails: Sequence[Mail], folder: Path) -> list[str]:
     """What is wrong with the mails of a topic whose patches are mailed one by one."""
     names, faults = [re.sub('^[0-9]+-', '', path.stem) for path in patch_files(topic)], []
     if len(mails) != len(names):
@@ -141,7 +146,7 @@ def faults_of_single(topic, mails, folder):
     return faults
 
 
-def faults_of(topic, mails, mbox):
+def faults_of(topic: str, mails: Sequence[Mail], mbox: Path) -> list[str]:
     """What is wrong with the mails of a topic that is mailed with a cover letter."""
     count = len(patch_files(topic))
     read = parsed(mails)
@@ -174,7 +179,7 @@ def faults_of(topic, mails, mbox):
     return faults
 
 
-def what_is_wrong(topic, mails):
+def what_is_wrong(topic: str, mails: Sequence[Mail]) -> tuple[list[str], Sequence[Mail]]:
     """What is wrong with a topic's mails; those that are patches."""
     folder = BOX / 'build' / 'mail'
     if is_single(topic):
@@ -182,10 +187,12 @@ def what_is_wrong(topic, mails):
     return faults_of(topic, mails, folder / f'{topic}-v1.mbox'), mails[1:]
 
 
-def check(tips):
+def check(tips: Tips) -> list[str]:
     """The topics' commits; faults, one a line."""
     make_box(tips)
-    faults, files, last = [], {}, list(tips.values())[-1]
+    faults: list[str] = []
+    files: dict[str, list[Path]] = {}
+    last = list(tips.values())[-1]
     for topic in order():
         with Sink() as sink:
             status, said = send(topic, sink)
@@ -219,7 +226,7 @@ def check(tips):
     return faults
 
 
-def mail():
+def mail() -> None:
     """Each topic, mailed to a server on loopback, arrives whole, threaded, signed off, and applies
     to the same trees."""
     need_patches()

@@ -4,6 +4,7 @@
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from kit.check.common import READ, WORK, Failed, Skipped, checkout, each, new_lines, series
@@ -12,7 +13,7 @@ from kit.process import result
 from kit.source.pinned import base_file
 
 
-def kernel_doc():
+def kernel_doc() -> None:
     """kernel-doc -none -Wall on touched files says nothing that it does not say of the base."""
     files = series().present('.c', '.h')
     if not files:
@@ -21,7 +22,7 @@ def kernel_doc():
     old = WORK / 'base'
     shutil.rmtree(old, ignore_errors=True)
 
-    def findings(path):
+    def findings(path: str) -> list[str]:
         content, before = base_file(path), []
         if content is not None:
             (old / path).parent.mkdir(parents=True, exist_ok=True)
@@ -34,14 +35,14 @@ def kernel_doc():
         raise Failed('\n'.join(found))
 
 
-def kernel_doc_says(path, folder):
+def kernel_doc_says(path: str, folder: Path) -> list[str]:
     done = result([sys.executable, READ / 'scripts/kernel-doc', '-none', '-Wall', path], cwd=folder)
     return list(
         dict.fromkeys(line for line in (done.stdout + done.stderr).splitlines() if line.strip())
     )
 
 
-def doc_says(commit, pages):
+def doc_says(commit: str, pages: Sequence[str]) -> list[str]:
     """What docutils and the kernel's own checkers of references and of ABI descriptions say of
     these files."""
     checkout(commit, READ)
@@ -76,7 +77,7 @@ def doc_says(commit, pages):
     return said
 
 
-def docs():
+def docs() -> None:
     """docutils, documentation-file-ref-check and get_abi.py say nothing new of the pages and files
     that are touched."""
     if not series().files:

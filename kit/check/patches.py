@@ -20,16 +20,16 @@ from kit.paths import TOP
 from kit.process import output, result
 from kit.source.git import git
 from kit.source.patches import format_patches
-from kit.source.pinned import base_file, base_text, pinned, version_of
+from kit.source.pinned import base_text, pinned, version_of
 from kit.source.state import same_bytes
 
 
-def applies():
+def applies() -> None:
     """series/ applies to the base from scratch."""
     series()
 
 
-def round_trip():
+def round_trip() -> None:
     """Exporting what was applied gives the same bytes."""
     need_patches()
     version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
@@ -51,7 +51,7 @@ def round_trip():
         )
 
 
-def plain_am():
+def plain_am() -> None:
     """`git am series/*/*.patch` works without our scripts: the order of the files is the order of
     the topics, no CR."""
     need_patches()
@@ -60,7 +60,7 @@ def plain_am():
             raise Failed(f'{path.name} has a carriage return: git am would strip it')
 
 
-def checkpatched():
+def checkpatched() -> None:
     """checkpatch --strict: 0 errors, 0 warnings, 0 checks; the sign-off is added by whoever mails,
     `binding` looks after new files."""
     need_patches()
@@ -70,7 +70,7 @@ def checkpatched():
         raise Failed('\n'.join(bad).replace(f'{TOP}/', ''))
 
 
-def spelling():
+def spelling() -> None:
     """codespell finds nothing in what the series adds, in its messages and in the repository's own
     texts."""
     need('codespell')
@@ -101,14 +101,14 @@ def spelling():
         raise Failed(done.stdout.replace('!', '/') + done.stderr)
 
 
-def maintainers():
+def maintainers() -> None:
     """The sections of MAINTAINERS that the series writes match files and stand where they
     belong."""
     need_patches()
     if 'MAINTAINERS' not in series().files:
         raise Skipped('MAINTAINERS is not touched')
     checkout(series().last, READ)
-    base, mine = (base_file('MAINTAINERS', commit).decode() for commit in ('base', series().last))
+    base, mine = (git('show', f'{commit}:MAINTAINERS') for commit in ('base', series().last))
     before = set(base.split('\n\n'))
     # of upstream's own sections the patterns are upstream's, and to test them all takes minutes
     sections = '\n\n'.join(part for part in mine.split('\n\n') if part not in before)
@@ -120,7 +120,7 @@ def maintainers():
         raise Failed('\n'.join(found))
 
 
-def self_test(kind, text):
+def self_test(kind: str, text: str) -> list[str]:
     """get_maintainer's findings in a MAINTAINERS of this text; it allows no other option, so the
     file is put in place."""
     (READ / 'MAINTAINERS').write_text(f'{text.rstrip()}\n')
@@ -128,13 +128,13 @@ def self_test(kind, text):
     return (done.stdout + done.stderr).splitlines()
 
 
-def binding():
+def binding() -> None:
     """Every new file belongs to a section of MAINTAINERS other than THE REST."""
     if not series().new:
         raise Skipped('no new files')
     checkout(series().last, READ)
 
-    def bound(path):
+    def bound(path: str) -> set[str]:
         text = output(
             [
                 'perl',

@@ -4,9 +4,13 @@
 import socketserver
 import threading
 
+Mail = tuple[list[str], bytes]  # recipients, what they get
+
 
 class Handler(socketserver.StreamRequestHandler):
-    def handle(self):
+    server: 'Sink'
+
+    def handle(self) -> None:
         self.answer('220 sink')
         recipients = []
         for line in self.rfile:
@@ -34,7 +38,7 @@ class Handler(socketserver.StreamRequestHandler):
             else:
                 self.answer('250 yes')
 
-    def answer(self, text):
+    def answer(self, text: str) -> None:
         self.wfile.write(f'{text}\r\n'.encode())
 
 
@@ -44,18 +48,19 @@ class Sink(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
 
-    def __init__(self, refuses=b''):
+    def __init__(self, refuses: bytes = b'') -> None:
         super().__init__(('127.0.0.1', 0), Handler)
-        self.mails, self.refuses = [], refuses
+        self.mails: list[Mail] = []
+        self.refuses = refuses
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def configuration(self):
+    def configuration(self) -> str:
         """A git configuration that sends to it, as a file's text."""
         return (
             f'[sendemail]\n smtpServer = 127.0.0.1\n smtpServerPort = '
             f'{self.server_address[1]}\n smtpEncryption =\n'
         )
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
         self.server_close()

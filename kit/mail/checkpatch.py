@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The kernel's checkpatch.pl."""
 
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from kit.host import host_cpus
 from kit.paths import BUILD
 from kit.process import result
 
 
-def says(paths, tree, ignored):
+def says(paths: Sequence[Path], tree: Path, ignored: Iterable[str]) -> list[str]:
     """Its lines about some patches. It begins once for all of them: that takes as long as a small
     patch does."""
     done = result(
@@ -30,7 +32,7 @@ def says(paths, tree, ignored):
     return done.stdout.splitlines() or failed
 
 
-def findings(paths, tree, *ignored):
+def findings(paths: Sequence[Path], tree: Path, *ignored: str) -> list[str]:
     """Its lines about patches, by the rules of the tree. Whether new files are in MAINTAINERS is
     what `make check` looks after. linux/ has no commit that a Fixes: could name."""
     types = ['FILE_PATH_CHANGES', 'UNKNOWN_COMMIT_ID', *ignored]

@@ -12,6 +12,7 @@ import dataclasses
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from email.header import Header
 from pathlib import Path
@@ -41,15 +42,18 @@ class Posting:
     name: str  # of its tags and files: TOPIC, or TOPIC/PATCH
     first: str  # the commit below
     last: str
-    letter: tuple | None  # subject and text of the cover letter
+    letter: tuple[str, str] | None  # subject and text of the cover letter
 
+
+Recipients = tuple[list[str], list[str]]  # To, Cc
+Written = tuple[Posting, int, list[Path], list[str]]  # version, its mails, what checkpatch finds
 
 # the author of this repository's own patches: they are the sender's. Compared exactly, as a
 # contributor's address may look like it
 PLACEHOLDER = 'Seed d00bda63 maintainers <maintainers@users.noreply.a-seed-d00bda63.example>'
 
 
-def sender():
+def sender() -> tuple[str, str]:
     """The sender's name and address, from his git configuration."""
     name, mail = (
         os.environ.get(f'GIT_AUTHOR_{what.upper()}')
@@ -61,7 +65,7 @@ def sender():
     return name, mail
 
 
-def last_sent(name):
+def last_sent(name: str) -> int:
     """The version of a posting that was last sent, or 0."""
     tags = re.findall(
         rf'^sent/{re.escape(name)}/v(\d+)$', git('tag', '--list', f'sent/{name}/v*'), re.M
@@ -69,7 +73,7 @@ def last_sent(name):
     return max(map(int, tags), default=0)
 
 
-def cover(topic):
+def cover(topic: str) -> tuple[str, str]:
     """Subject and text of the cover letter, its table filled from the recorded benchmark."""
     path = SERIES / topic / 'cover.md'
     if not path.is_file():
@@ -84,7 +88,7 @@ def cover(topic):
     return title[2:].strip(), text.strip()
 
 
-def results(topic):
+def results(topic: str) -> str:
     """The table of a cover letter."""
     data = measure.load(topic)
     if data:
@@ -93,20 +97,21 @@ def results(topic):
     return f'(not measured yet: make bench TOPIC={topic})'
 
 
-def credited(path):
+def credited(path: Path) -> list[str]:
     """Those whom the patch's own trailers name."""
     trailers = git('interpret-trailers', '--parse', path).splitlines()
     found = [re.fullmatch(r'([\w-]+): (.*?<?\S+@[^\s>]+>?)(\s*#.*)?', line) for line in trailers]
     return [each[2] for each in found if each and each[1] in CREDITS]
 
 
-def recipients(path):
+def recipients(path: Path) -> Recipients:
     """To (maintainers) and Cc (reviewers, lists, who is credited) of one patch."""
     text = output(
         ['perl', 'scripts/get_maintainer.pl', '--no-git', '--no-git-fallback', '--rolestats', path],
         cwd=LINUX,
     )
-    to, cc = [], []
+    to: list[str] = []
+    cc: list[str] = []
     # "A Name (Firm)" <address> (role:SECTION)
     for who, role in re.findall(r'^(.*@\S+) \(([^:()]*).*\)$', text, re.M):
         (cc if role == 'reviewer' or role.endswith('list') else to).append(who.strip())
@@ -114,12 +119,12 @@ def recipients(path):
     return to, cc + [who for who in credited(path) if address_of(who) not in there]
 
 
-def address_of(who):
+def address_of(who: str) -> str:
     """The address in `A Name <address>`."""
     return re.sub(r'.*<(.*)>', r'\1', who).strip().lower()
 
 
-def alone(topic):
+def alone(topic: str) -> tuple[str, str]:
     """(from, to): the topic's commits on the base and the topics it needs, as it is mailed,
     whatever else is in series/."""
     if order()[0] == topic:
@@ -132,7 +137,7 @@ def alone(topic):
         remove(folder)
 
 
-def upstream(version, *places):
+def upstream(version: str, *places: str) -> str | None:
     """The commit of the base's tag in a tree that others have too; here it is one commit without
     history."""
     tag = tag_of(version)
@@ -145,11 +150,11 @@ def upstream(version, *places):
     return None
 
 
-def header(value):
+def header(value: str) -> str:
     return value if value.isascii() else Header(value, 'utf-8').encode()
 
 
-def address_lines(name, addresses):
+def address_lines(name: str, addresses: Sequence[str]) -> str:
     return (
         f'{name}: ' + ',\n\t'.join(header_address(address) for address in addresses) + '\n'
         if addresses
@@ -157,19 +162,19 @@ def address_lines(name, addresses):
     )
 
 
-def header_address(address):
+def header_address(address: str) -> str:
     match = re.fullmatch(r'(.*?)\s*<(.*)>', address)
     if not match or address.isascii():
         return address
     return f'{header(match[1].strip(chr(34)))} <{match[2]}>'
 
 
-def unreachable(author):
+def unreachable(author: str) -> bool:
     """Is it an address that no mail can reach? GitHub gives such ones to contributors, too."""
-    return re.search(r'\bno-?reply\b|\.example>?$|@localhost>?$', author)
+    return bool(re.search(r'\bno-?reply\b|\.example>?$|@localhost>?$', author))
 
 
-def authors_of(first, last, sign):
+def authors_of(first: str, last: str, sign: str) -> set[str]:
     """The authors of a topic's commits besides the sender; mail must reach each of them."""
     found = set(git('log', '--format=%an <%ae>', f'{first}..{last}').splitlines())
     found -= {PLACEHOLDER, sign}
@@ -188,7 +193,7 @@ def authors_of(first, last, sign):
     return found
 
 
-def finish(path, sign):
+def finish(path: Path, sign: str) -> None:
     """The sender as author of what has the placeholder, and his Signed-off-by."""
     text = path.read_text(errors='surrogateescape')
     head, _, body = text.partition('\n\n')
@@ -204,7 +209,7 @@ def finish(path, sign):
     )
 
 
-def known_topic(topic):
+def known_topic(topic: str) -> str:
     names = order()
     alone_there = names[0] if len(names) == 1 else ''
     topic = topic or alone_there or fail(f'TOPIC= is needed, one of: {" ".join(names)}')
@@ -218,7 +223,9 @@ def known_topic(topic):
     return topic
 
 
-def write_patches(posting, version, who):
+def write_patches(
+    posting: Posting, version: int, who: tuple[str, str]
+) -> tuple[Path | None, list[Path]]:
     """The posting as git format-patch writes it, in a folder of its own: (letter or None,
     patches)."""
     folder = BUILD / 'mail' / f'{posting.name}-v{version}'
@@ -248,14 +255,14 @@ def write_patches(posting, version, who):
     return (files[0], files[1:]) if posting.letter else (None, files)
 
 
-def fill_letter(letter, patches, text, name):
+def fill_letter(letter: Path, patches: Sequence[Path], text: tuple[str, str], name: str) -> None:
     """Subject, text and headers of the cover letter."""
     content = letter.read_text(errors='surrogateescape')
     content = content.replace(f'\n{PLACEHOLDER.rpartition(" <")[0]} (', f'\n{name} (')  # shortlog
     content = content.replace('*** SUBJECT HERE ***', header(text[0]))
     content = content.replace('*** BLURB HERE ***', text[1])
     # git leaves the name in a cover letter's From: unencoded
-    mine = re.search(r'^From: .*$', patches[0].read_text(errors='surrogateescape'), re.M)[0]
+    mine = re.findall(r'^From: .*$', patches[0].read_text(errors='surrogateescape'), re.M)[0]
     content = re.sub(r'^From: .*$', lambda _: mine, content, count=1, flags=re.M)
     if not content.isascii() and 'Content-Type:' not in content:
         content = content.replace(
@@ -268,7 +275,7 @@ def fill_letter(letter, patches, text, name):
     letter.write_text(content, errors='surrogateescape')
 
 
-def name_base(path, commit):
+def name_base(path: Path, commit: str) -> None:
     """The base-commit that others have, in the mail that names one."""
     text = path.read_text(errors='surrogateescape')
     path.write_text(
@@ -277,7 +284,9 @@ def name_base(path, commit):
     )
 
 
-def address(letter, patches, found):
+def address(
+    letter: Path | None, patches: Sequence[Path], found: Sequence[Recipients]
+) -> Recipients:
     """To and Cc into each mail; the cover letter goes to all. Returns all (to, cc)."""
     everyone, others = [], []
     for to, cc in found:
@@ -294,7 +303,7 @@ def address(letter, patches, found):
     return whole
 
 
-def postings(topic, words):
+def postings(topic: str, words: str) -> list[Posting]:
     """What is mailed of the topic."""
     if not is_single(topic):
         if words:
@@ -316,7 +325,14 @@ def postings(topic, words):
     ]
 
 
-def main(topic='', patch='', to='', send=False, linux='', stable_git=''):
+def main(
+    topic: str = '',
+    patch: str = '',
+    to: str = '',
+    send: bool = False,
+    linux: str = '',
+    stable_git: str = '',
+) -> None:
     topic, who, number = known_topic(topic), sender(), pinned()[0]
     base = upstream(number, linux, stable_git)
     if not base:
@@ -344,12 +360,14 @@ def main(topic='', patch='', to='', send=False, linux='', stable_git=''):
             say(f'mail: sent; kept as the tag sent/{posting.name}/v{version} in linux/')
 
 
-def write(posting, version, who, only, base):
+def write(
+    posting: Posting, version: int, who: tuple[str, str], only: str, base: str | None
+) -> Written:
     """The posting as an mbox: (posting, version, its mails, what checkpatch finds)."""
     name, mail = who
     authors = authors_of(posting.first, posting.last, f'{name} <{mail}>')
     letter, patches = write_patches(posting, version, who)
-    if letter:
+    if letter and posting.letter:
         fill_letter(letter, patches, posting.letter, name)
     if base:
         name_base(letter or patches[0], base)
@@ -372,7 +390,7 @@ def write(posting, version, who, only, base):
     return posting, version, mails, faults
 
 
-def send_email(files):
+def send_email(files: Sequence[Path]) -> None:
     if not Path(output(['git', '--exec-path']).strip(), 'git-send-email').exists():
         raise KitError('git send-email is missing: install the package git-email')
     step(

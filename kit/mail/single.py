@@ -3,6 +3,7 @@
 the base, below it only the patches that [needs] of topic.toml names."""
 
 import functools
+from pathlib import Path
 
 from kit import topics
 from kit.errors import KitError
@@ -13,7 +14,7 @@ from kit.source.git import git, remove, sparse_worktree, try_git
 from kit.source.patches import files_of, patch_files, patch_subject
 
 
-def prerequisites(topic, path):
+def prerequisites(topic: str, path: Path) -> list[Path]:
     """The earlier patches of the topic that this one does not apply without, in their order."""
     files = patch_files(topic)
     by_subject = {patch_subject(each): each for each in files}
@@ -28,12 +29,12 @@ def prerequisites(topic, path):
     return sorted(found)
 
 
-def unknown_subjects(topic):
+def unknown_subjects(topic: str) -> list[str]:
     """Subjects in [needs] that no patch of the topic has."""
     return sorted(set(topics.needs(topic)) - set(map(patch_subject, patch_files(topic))))
 
 
-def commit_alone(folder, topic, path):
+def commit_alone(folder: Path, topic: str, path: Path) -> tuple[str, str]:
     """(commit below, commit) of the patch, applied to the base in the worktree."""
     git('checkout', '--quiet', '--force', '--detach', 'base', cwd=folder)
     below = prerequisites(topic, path)
@@ -51,7 +52,7 @@ def commit_alone(folder, topic, path):
 
 
 @functools.cache
-def commits(topic):
+def commits(topic: str) -> dict[Path, tuple[str, str]]:
     """{patch: (commit below, commit)}"""
     folder = BUILD / 'single' / 'linux'
     if unknown := unknown_subjects(topic):

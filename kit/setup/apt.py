@@ -5,15 +5,17 @@ No mirror is written down: it is the one that the system's own sources name.
 """
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from kit.errors import KitError
+from kit.model import Machine
 from kit.paths import BUILD, shown
-from kit.process import result, step
+from kit.process import Environment, result, step
 
 
-def mirror():
-    def uris(*filters):
+def mirror() -> str | None:
+    def uris(*filters: str) -> list[str]:
         return result(
             ['apt-get', 'indextargets', '--format', '$(REPO_URI)', 'Created-By: Packages', *filters]
         ).stdout.split()
@@ -25,14 +27,16 @@ def mirror():
     return sorted(set(found))[0] if found else None
 
 
-def suite():
+def suite() -> str:
     for line in Path('/etc/os-release').read_text().splitlines():
         if line.startswith('VERSION_CODENAME='):
             return line.split('=')[1].strip('"')
     raise KitError('/etc/os-release names no Debian release')
 
 
-def private(name, suites, arch=None, instead=''):
+def private(
+    name: str, suites: Sequence[str], arch: str | None = None, instead: str = ''
+) -> Environment:
     """Writes the configuration build/apt/NAME, updates its lists, returns the environment for apt;
     `instead`: another way."""
     if not shutil.which('apt-get'):
@@ -86,7 +90,7 @@ Acquire::Retries "1";
     return env
 
 
-def fetch(package, machine, instead=''):
+def fetch(package: str, machine: Machine, instead: str = '') -> Path:
     """A package of the guest's architecture, unpacked: the folder with its files, anew each
     time."""
     arch = machine.debian_arch
@@ -106,7 +110,7 @@ def fetch(package, machine, instead=''):
     return work / 'root'
 
 
-def fetch_file(package, machine, members, path):
+def fetch_file(package: str, machine: Machine, members: Sequence[str], path: Path) -> None:
     """One file out of a package of the guest's architecture, as path."""
     files = fetch(package, machine)
     for member in members:

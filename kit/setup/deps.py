@@ -4,12 +4,14 @@
 import os
 import re
 import shutil
+from collections.abc import Sequence
+from typing import NoReturn
 
 from kit import topics
 from kit.errors import KitError
 from kit.model import machine, usual_archs
 from kit.paths import SERIES, TOP
-from kit.process import result, say, step
+from kit.process import Environment, result, say, step
 from kit.setup import apt
 from kit.vm.qemu import NEEDED, found_version, host_is
 
@@ -38,8 +40,7 @@ CHECK = {
     'sparse': 'sparse',
     'shellcheck': 'shellcheck',
     'python3-ply': '',
-    'pyflakes3': 'pyflakes3',
-    'pycodestyle': 'pycodestyle',
+    'python3-venv': '',
     'python3-git': '',
     'codespell': 'codespell',
     'python3-docutils': '',
@@ -57,14 +58,14 @@ SETS = {
 }
 
 
-def missing(packages, archs, full=False):
+def missing(packages: str, archs: Sequence[str], full: bool = False) -> tuple[list[str], list[str]]:
     """(packages, QEMU packages) that are not there."""
     wanted, qemu = dict(SETS[packages]), []
     if full and packages in ('CHECK', 'ALL'):  # the small configurations' compilers
         wanted.update({'clang-19': 'clang-19', 'gcc-riscv64-linux-gnu': 'riscv64-linux-gnu-gcc'})
     for each in map(machine, archs):
         if not host_is(each):
-            wanted.update({name: '' for name in each.cross_packages})
+            wanted.update(dict.fromkeys(each.cross_packages, ''))
             wanted[each.cross_packages[0]] = each.gcc
         if found_version(each) < NEEDED:
             qemu.append(each.qemu_package)
@@ -72,12 +73,12 @@ def missing(packages, archs, full=False):
         return [
             name for name, program in wanted.items() if program and not shutil.which(program)
         ], qemu
-    have = result(['dpkg-query', '-W', '-f', '${Package} ${db:Status-Status}\n', *wanted]).stdout
-    have = {line.split()[0] for line in have.splitlines() if line.endswith(' installed')}
+    known = result(['dpkg-query', '-W', '-f', '${Package} ${db:Status-Status}\n', *wanted]).stdout
+    have = {line.split()[0] for line in known.splitlines() if line.endswith(' installed')}
     return [name for name in wanted if name not in have], qemu
 
 
-def install(packages, env=None, *options):
+def install(packages: Sequence[str], env: Environment | None = None, *options: str) -> int:
     return step(
         f'install {" ".join(packages)}',
         [
@@ -102,15 +103,15 @@ def install(packages, env=None, *options):
     )
 
 
-def qemu_candidate(package):
+def qemu_candidate(package: str) -> bool:
     """Is the system's own suite new enough?"""
     found = re.search(
         r'Candidate: (?:\d+:)?(\d+)\.(\d+)', result(['apt-cache', 'policy', package]).stdout
     )
-    return bool(found) and tuple(map(int, found.groups())) >= NEEDED
+    return found is not None and (int(found[1]), int(found[2])) >= NEEDED
 
 
-def not_installed(packages):
+def not_installed(packages: Sequence[str]) -> NoReturn:
     log = (TOP / 'build/log/install.log').read_text(errors='replace')
     errors = [line for line in log.splitlines() if line.startswith('E: ')] or [
         'see build/log/install.log'
@@ -118,7 +119,7 @@ def not_installed(packages):
     raise KitError(f'could not install {" ".join(packages)}: {errors[0]}')
 
 
-def archs_of(archs, arch=None, full=False):
+def archs_of(archs: str, arch: str | None = None, full: bool = False) -> list[str]:
     """The architectures that a verb builds for: see cli.Verb."""
     if archs == 'one':
         return [arch or 'x86_64']
@@ -132,14 +133,16 @@ def archs_of(archs, arch=None, full=False):
     return sorted({'x86_64', *(booted & set(usual_archs(full)))})
 
 
-def main(arch=None, full=False):
+def main(arch: str | None = None, full: bool = False) -> None:
     install_missing('ALL', 'all', arch, full)
 
 
-def install_missing(names, archs='', arch=None, full=False):
+def install_missing(
+    names: str, archs: str = '', arch: str | None = None, full: bool = False
+) -> None:
     """names: one of SETS; archs: 'one', 'all' or none, see archs_of()."""
-    archs = archs_of(archs, arch, full)
-    packages, qemu = missing(names, archs, full)
+    wanted = archs_of(archs, arch, full)
+    packages, qemu = missing(names, wanted, full)
     if not packages and not qemu:
         return
     if os.geteuid() or not shutil.which('apt-get'):
@@ -166,7 +169,7 @@ def install_missing(names, archs='', arch=None, full=False):
         env = apt.private('qemu', [suite, f'{suite}-updates', f'{suite}-backports'])
         if install(qemu, env, '-t', f'{suite}-backports'):
             not_installed(qemu)
-    packages, qemu = missing(names, archs, full)
+    packages, qemu = missing(names, wanted, full)
     if packages or qemu:
         raise KitError(
             f'still missing after the installation: {" ".join([*packages, *qemu])} '

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""soak/soak.json: what `make soak` and `make differ` have found, and its tables for soak/README.md."""
+"""soak/soak.json: what `make soak` and `make differ` have found; the tables of soak/README.md."""
 
 import json
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def load(path: Path | None = None) -> list[Row]:
     try:
         return json.loads(path.read_text())['rows'] if path.exists() else []
     except ValueError as error:
-        raise KitError(f'{shown(path)}: {error}')
+        raise KitError(f'{shown(path)}: {error}') from error
 
 
 def place(row: Row) -> tuple[str, str, str]:
@@ -43,7 +43,7 @@ def place(row: Row) -> tuple[str, str, str]:
 
 
 def length(row: Row) -> int:
-    return row.get('minutes', row.get('calls_compared'))
+    return int(row['minutes'] if 'minutes' in row else row['calls_compared'])
 
 
 def record(rows: Sequence[Row], path: Path | None = None) -> None:

@@ -3,6 +3,8 @@
 
 import functools
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 from kit.errors import KitError
 from kit.lock import Lock
@@ -14,7 +16,7 @@ from kit.source.pinned import PINNED, PREIMAGES, as_pinned, base_file, pinned, t
 from kit.topics import order
 
 
-def stopped_at(folder):
+def stopped_at(folder: Path) -> int:
     """The number of the patch that git am has stopped at."""
     file = folder / git('rev-parse', '--git-path', 'rebase-apply/next', cwd=folder).strip()
     return int(file.read_text()) if file.exists() else 1
@@ -33,7 +35,7 @@ AM = (
 )
 
 
-def am(folder, paths, merge='--3way'):
+def am(folder: Path, paths: Sequence[Path], merge: str = '--3way') -> tuple[Path, str, str] | None:
     """git am of patches in a worktree, all in one go: each start reads and writes the index of
     90,000 files. None, or (the patch that does not apply, ' (its file)', what git said)."""
     done = try_git(*AM, merge, *paths, cwd=folder)
@@ -51,7 +53,7 @@ def am(folder, paths, merge='--3way'):
     return paths[stopped_at(folder) - 1], f' ({names[0]})' if names else '', text
 
 
-def preimages():
+def preimages() -> None:
     """Makes what each patch was made of, which git merges with if the base is another release: the
     series applied to the touched files of the pinned one (kit/source/preimages.py)."""
     if version_of(git('show', 'base:Makefile')) == pinned()[0] or not as_pinned(
@@ -72,7 +74,7 @@ def preimages():
             remove(folder)
 
 
-def apply(folder, names=None):
+def apply(folder: Path, names: Sequence[str] | None = None) -> dict[str, str]:
     """Apply series/, or only some topics of it, in a worktree of its own; {topic: commit}."""
     names = names or order()
     patches = [path for topic in names for path in patch_files(topic)]
@@ -102,7 +104,7 @@ def apply(folder, names=None):
 
 
 @functools.cache
-def applied():
+def applied() -> dict[str, str]:
     """{topic: commit} of all of series/, applied from scratch by whoever asks first."""
     with Lock(BUILD / 'apply'):
         folder = BUILD / 'apply' / 'linux'

@@ -10,16 +10,17 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 from kit.errors import KitError
 from kit.lock import Lock
 from kit.paths import BUILD, LINUX, TOP
-from kit.process import Progress, output, result, say, step
+from kit.process import Done, Environment, Progress, output, result, say, step
 from kit.setup import apt
 from kit.source import preimages
 from kit.source.git import COMMITTER, git, git_command, git_env, try_git
-from kit.source.pinned import base_file, check_sums, mainline, pinned, tag_of, version_of
+from kit.source.pinned import Reader, base_file, check_sums, mainline, pinned, tag_of, version_of
 
 TMP = BUILD / 'base.tmp'
 TREE = TMP / 'linux'
@@ -30,14 +31,13 @@ NEEDED = 4 << 30  # 1.8 GB of files, 0.4 GB of git, and the package
 # a release is X.Y, any of its versions, or X.Y.Z; without one it is the series'
 
 
-def is_release(version, release):
+def is_release(version: str, release: str | None) -> bool:
     release = release or mainline()
-    return release in (version, f'{version}.0') or re.fullmatch(
-        rf'{re.escape(release)}\.\d+', version
-    )
+    same = release in (version, f'{version}.0')
+    return same or bool(re.fullmatch(rf'{re.escape(release)}\.\d+', version))
 
 
-def newest(tags, release):
+def newest(tags: Iterable[str], release: str) -> list[str]:
     """Of tags those of the release, the newest first."""
     wanted = (
         rf'v{re.escape(release)}(\.\d+)?' if release.count('.') == 1 else re.escape(tag_of(release))
@@ -49,12 +49,12 @@ def newest(tags, release):
     )
 
 
-def glob_of(release):
+def glob_of(release: str) -> str:
     """What git lists tags by."""
     return f'v{".".join(release.split(".")[:2])}*'
 
 
-def version_error(version, where, release=None):
+def version_error(version: str, where: str, release: str | None = None) -> None:
     if release and not is_release(version, release):
         raise KitError(f'{where} is Linux {version or "of no known version"}, not {release}')
     if not is_release(version, release):
@@ -64,13 +64,13 @@ def version_error(version, where, release=None):
         )
 
 
-def from_linux(path, release=None):
+def from_linux(path: str | Path, release: str | None = None) -> str:
     wanted = release or mainline()
     path = Path(path).expanduser().resolve()
     if not path.is_dir():
         raise KitError(f'LINUX={path}: no such folder')
 
-    def read(*words):
+    def read(*words: str) -> Done:
         return try_git('--no-optional-locks', *words, cwd=path)
 
     top = read('rev-parse', '--show-toplevel').stdout.strip()
@@ -97,7 +97,7 @@ def from_linux(path, release=None):
     return f'{source} of a git tree'
 
 
-def from_unpacked(path, release=None):
+def from_unpacked(path: Path, release: str | None = None) -> str:
     if not (path / 'Makefile').is_file():
         raise KitError(
             f'LINUX={path}: no Makefile there: give a tree of Linux v{release or mainline()}.y'
@@ -114,7 +114,7 @@ def from_unpacked(path, release=None):
     return 'an unpacked tree'
 
 
-def from_stable(url, release=None):
+def from_stable(url: str, release: str | None = None) -> str | None:
     """The newest v7.3.y tag of a stable git tree; None where the network does not allow it."""
     wanted = release or mainline()
     try:
@@ -151,12 +151,12 @@ def from_stable(url, release=None):
     return None
 
 
-def from_debian(release=None):
+def from_debian(release: str | None = None) -> str:
     env, name, versions = debian_versions(release)
     return from_package(env, name, versions[0])  # the newest
 
 
-def debian_versions(release=None):
+def debian_versions(release: str | None = None) -> tuple[Environment, str, list[str]]:
     """(environment for apt, name of the package of the source, its versions in the archive)"""
     wanted = release or mainline()
     name = f'linux-source-{".".join(wanted.split(".")[:2])}'
@@ -181,7 +181,7 @@ def debian_versions(release=None):
     return env, name, versions
 
 
-def from_package(env, name, version, *paths):
+def from_package(env: Environment, name: str, version: str, *paths: str) -> str:
     """Downloads and unpacks it, or only these files of the kernel."""
     step(
         f'download {name} {version}',
@@ -222,12 +222,12 @@ def from_package(env, name, version, *paths):
     return f"Debian's {name} {version}"
 
 
-def package_reader():
+def package_reader() -> Reader:
     """Reads files of Debian's package of the pinned version, downloaded when the first is asked
     for; None of each when the archive does not have it any more."""
 
     @functools.cache
-    def unpacked():
+    def unpacked() -> bool:
         TMP.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(TREE, ignore_errors=True)
         try:
@@ -241,7 +241,7 @@ def package_reader():
     return lambda path: (TREE / path).read_bytes() if unpacked() else None
 
 
-def commit(version):
+def commit(version: str) -> None:
     """The tree as one commit in a new repository."""
     git('init', '-q', TREE, cwd=TMP)
     head = write_commit(version)
@@ -252,7 +252,7 @@ def commit(version):
         git('config', setting, 'true', cwd=TREE)
 
 
-def write_commit(version, **env):
+def write_commit(version: str, **env: str) -> str:
     """The files of TREE as a commit whose id depends on nothing but them; env: of a git that writes
     it elsewhere."""
     progress = Progress('add to git')
@@ -287,7 +287,7 @@ def write_commit(version, **env):
     ).strip()
 
 
-def existing(path):
+def existing(path: str | None) -> None:
     """linux/ is there: it must be a base of ours, and it is left alone."""
     if (
         try_git('rev-parse', '-q', '--verify', 'base^{commit}').returncode
@@ -311,7 +311,7 @@ def existing(path):
         )
 
 
-def main(linux=None, stable_git=None):
+def main(linux: str | None = None, stable_git: str | None = None) -> None:
     """linux: a tree that the base is taken from; stable_git: the URL of one."""
     with Lock(BUILD / 'base'):  # two makes at once
         if LINUX.exists() or LINUX.is_symlink():
@@ -332,11 +332,13 @@ def main(linux=None, stable_git=None):
             shutil.rmtree(TMP, ignore_errors=True)
 
 
-def stable_of_config():
+def stable_of_config() -> str:
     return result(['git', 'config', 'series.stable'], cwd=TOP).stdout.strip()
 
 
-def unpack(path, stable, release=None):
+def unpack(
+    path: str | Path | None, stable: str | None, release: str | None = None
+) -> tuple[str, str]:
     """The source in TREE; (its version, where it is from)."""
     if path:
         source = from_linux(path, release)
@@ -347,7 +349,7 @@ def unpack(path, stable, release=None):
     return version, source
 
 
-def make(path, stable=None):
+def make(path: str | None, stable: str | None = None) -> None:
     stable = stable or stable_of_config()
     version, source = unpack(path, stable)
     wanted = pinned()[0]

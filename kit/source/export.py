@@ -2,6 +2,7 @@
 """Write series/ from the branches of linux/, and BASE's list of the files they touch."""
 
 import os
+from pathlib import Path
 
 from kit.errors import KitError
 from kit.paths import LINUX, SERIES, TOP
@@ -13,14 +14,14 @@ from kit.source.state import busy, exported, same_bytes, save_state, series_chan
 from kit.topics import order
 
 
-def put(path, content):
+def put(path: Path, content: bytes) -> None:
     """Whole or not at all."""
     new = path.with_name(f'{path.name}.new')
     new.write_bytes(content)
     os.replace(new, path)
 
 
-def main():
+def main() -> None:
     if not (LINUX / '.git').exists():
         raise KitError('no linux/ here: make tree')
     if busy():

@@ -3,6 +3,7 @@
 
 import os
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from kit.paths import LINUX
@@ -87,17 +88,17 @@ def try_git(*arguments: Word, cwd: Path | None = None, env: Environment | None =
     return result(git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})))
 
 
-def prune():
+def prune() -> None:
     git('worktree', 'prune')
 
 
-def remove(folder):
+def remove(folder: Path) -> None:
     """A worktree that is not needed any more."""
     shutil.rmtree(folder, ignore_errors=True)
     prune()
 
 
-def whole(folder):
+def whole(folder: Path) -> bool:
     """Is it a work tree whose repository is there and knows it? git would take another one: that of
     a folder above, or the worktree whose name it had before linux/ was made anew."""
     own = folder / '.git'
@@ -112,11 +113,11 @@ def whole(folder):
     )
 
 
-def is_at(folder, commit):
+def is_at(folder: Path, commit: str) -> bool:
     return whole(folder) and git('rev-parse', 'HEAD', cwd=folder).strip() == commit
 
 
-def check_out(what, folder, commit):
+def check_out(what: str, folder: Path, commit: str) -> None:
     """Moves a work tree of ours to the commit, whatever was changed in it."""
     # of a checkout that was killed
     lock = git('rev-parse', '--git-path', 'index.lock', cwd=folder).strip()
@@ -129,7 +130,7 @@ def check_out(what, folder, commit):
     )
 
 
-def whole_worktree(what, folder, commit):
+def whole_worktree(what: str, folder: Path, commit: str) -> None:
     """A worktree with all files of the commit; one that is there is moved to it."""
     if whole(folder):
         if not is_at(folder, commit):
@@ -150,7 +151,7 @@ def whole_worktree(what, folder, commit):
     git('worktree', 'move', part, folder)
 
 
-def sparse_worktree(folder, paths):
+def sparse_worktree(folder: Path, paths: Iterable[str]) -> None:
     """A worktree of the base with only these files: enough for git am, linux/ stays as it is."""
     remove(folder)
     git('worktree', 'add', '--quiet', *OVER_HALF, '--no-checkout', '--detach', folder, 'base')

@@ -3,20 +3,24 @@
 
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
 from email.header import decode_header, make_header
 from pathlib import Path
 
 from kit.errors import KitError
 from kit.paths import SERIES
+from kit.process import Environment
 from kit.source.git import git, try_git
 from kit.topics import order
 
+Range = tuple[str, str, str]  # topic, the commit below, its last one
 
-def patch_files(topic):
+
+def patch_files(topic: str) -> list[Path]:
     return sorted((SERIES / topic).glob('[0-9][0-9][0-9][0-9]-*.patch'))
 
 
-def ranges():
+def ranges() -> list[Range]:
     """[(topic, from, to)] of the branches in linux/, which must be stacked in the order of
     series/order."""
     result, below = [], 'base'
@@ -41,7 +45,9 @@ def ranges():
     return result
 
 
-def format_patches(first, last, folder, *more, env=None):
+def format_patches(
+    first: str, last: str, folder: Path, *more: str, env: Environment | None = None
+) -> None:
     """The commits of a range as files whose bytes depend on nothing but the commits."""
     git(
         '-c',
@@ -108,7 +114,7 @@ def format_patches(first, last, folder, *more, env=None):
     )
 
 
-def write_series(folder, parts):
+def write_series(folder: Path, parts: Sequence[Range]) -> dict[str, list[str]]:
     """series/'s patches as they would be exported, into a folder; {topic: [names]}."""
     result = {}
     for topic, first, last in parts:
@@ -119,7 +125,7 @@ def write_series(folder, parts):
     return result
 
 
-def digest(topic):
+def digest(topic: str) -> str:
     """One number for a topic's patches."""
     total = hashlib.sha256()
     for path in patch_files(topic):
@@ -128,7 +134,7 @@ def digest(topic):
     return total.hexdigest()
 
 
-def patch_subject(path):
+def patch_subject(path: Path) -> str:
     """The subject of a patch file."""
     match = re.search(
         r'^Subject: (?:\[[^]]*\] )?(.*(?:\n[ \t].*)*)', path.read_text(errors='replace'), re.M
@@ -138,7 +144,7 @@ def patch_subject(path):
     return ' '.join(str(make_header(decode_header(match[1]))).split())
 
 
-def files_of(paths):
+def files_of(paths: Iterable[Path]) -> set[str]:
     """The files that patches name."""
     found = set()
     for path in paths:

@@ -4,20 +4,23 @@ touches."""
 
 import hashlib
 import re
+from collections.abc import Callable
 
 from kit.errors import KitError
 from kit.paths import TOP
 from kit.process import say
 from kit.source.git import git, try_git
 
+Reader = Callable[[str], bytes | None]  # of a file's content
+
 # The touched files of the release in BASE, if linux/'s base is another one, and the series on them:
 # what git merges with, and does not collect as garbage
 PINNED, PREIMAGES = 'refs/series/pinned', 'refs/series/preimages'
 
 
-def version_of(makefile):
+def version_of(makefile: str) -> str:
     """7.3.4 from the text of the kernel's Makefile; the empty string when it is none."""
-    value = dict(
+    value: dict[str, str] = dict(
         re.findall(r'^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *=[ \t]*(\S*)', makefile, re.M)
     )
     if not value.get('VERSION'):
@@ -27,12 +30,12 @@ def version_of(makefile):
     )
 
 
-def pinned():
+def pinned() -> tuple[str, dict[str, str]]:
     """What BASE pins: the version, and {path: SHA-256}."""
     try:
         text = (TOP / 'BASE').read_text()
     except OSError as error:
-        raise KitError(f'BASE: {error.strerror}')
+        raise KitError(f'BASE: {error.strerror}') from error
     version = re.search(r'^version (\S+)$', text, re.M)
     if not version:
         raise KitError('BASE: no line `version 7.3.y`')
@@ -41,18 +44,18 @@ def pinned():
     }
 
 
-def mainline():
+def mainline() -> str:
     """7.3 of 7.3.4: the series is of its releases."""
     return '.'.join(pinned()[0].split('.')[:2])
 
 
-def base_file(path, commit='base'):
+def base_file(path: str, commit: str = 'base') -> bytes | None:
     """A file's bytes in a commit, None where it is absent."""
     done = try_git('cat-file', 'blob', f'{commit}:{path}')
     return None if done.returncode else done.stdout.encode('utf-8', 'surrogateescape')
 
 
-def check_sums(version, read):
+def check_sums(version: str, read: Reader) -> None:
     """The files that the series touches must be those it is written on; for another 7.3.y `git am`
     decides."""
     wanted, sums = pinned()
@@ -70,7 +73,7 @@ def check_sums(version, read):
         say(f'note: {path} {what}')
 
 
-def as_pinned(read):
+def as_pinned(read: Reader) -> dict[str, bytes] | None:
     """{path: bytes} of all files that BASE lists, or None when one is not the one meant."""
     found = {}
     for path, digest in pinned()[1].items():
@@ -81,19 +84,19 @@ def as_pinned(read):
     return found
 
 
-def tag_of(version):
+def tag_of(version: str) -> str:
     """v7.4 of 7.4.0, as there is no v7.4.0."""
     return f'v{version.removesuffix(".0") if version.count(".") == 2 else version}'
 
 
-def touched(first, last, *more):
+def touched(first: str, last: str, *more: str) -> list[str]:
     """Paths that a range of commits changes."""
     return git(
         '-c', 'core.quotePath=false', 'diff', '--no-renames', '--name-only', *more, first, last
     ).splitlines()
 
 
-def base_text(last):
+def base_text(last: str) -> str:
     """BASE for a series that ends with this commit."""
     sums = [
         (hashlib.sha256(content).hexdigest(), path)

@@ -8,27 +8,30 @@ series.
 """
 
 import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from kit.paths import BUILD, LINUX
 from kit.process import say, step
 from kit.source.git import git, try_git
-from kit.source.pinned import PINNED, as_pinned, base_file, pinned, tag_of
+from kit.source.pinned import PINNED, Reader, as_pinned, base_file, pinned, tag_of
+
+Files = dict[str, bytes]
 
 TMP = BUILD / 'pinned.tmp'
 
 
-def blob(commit, folder):
+def blob(commit: str, folder: Path) -> Reader:
     """A reader of the commit's files in a git tree."""
 
-    def read(path):
+    def read(path: str) -> bytes | None:
         done = try_git('--no-optional-locks', 'cat-file', 'blob', f'{commit}:{path}', cwd=folder)
         return None if done.returncode else done.stdout.encode('utf-8', 'surrogateescape')
 
     return read
 
 
-def from_stable(url):
+def from_stable(url: str) -> Files | None:
     """Only these files are fetched, where the server allows that."""
     git('init', '-q', TMP / 'git', cwd=TMP)
     git('remote', 'add', 'origin', url, cwd=TMP / 'git')
@@ -65,7 +68,9 @@ def from_stable(url):
     return as_pinned(lambda path: (TMP / 'git' / path).read_bytes())
 
 
-def sources(linux, stable, package):
+def sources(
+    linux: str | None, stable: str | None, package: Reader | None
+) -> Iterator[tuple[str, Callable[[], Files | None]]]:
     """Where the files may be, nearest first."""
     if linux and (Path(linux).expanduser() / '.git').exists():
         folder, tag = Path(linux).expanduser().resolve(), tag_of(pinned()[0])
@@ -76,7 +81,7 @@ def sources(linux, stable, package):
         yield "Debian's package", lambda: as_pinned(package)
 
 
-def find(linux, stable=None, package=None):
+def find(linux: str | None, stable: str | None = None, package: Reader | None = None) -> None:
     """Brings the files into linux/, unless they are there; package: reads one of Debian's."""
     if not pinned()[1] or as_pinned(lambda path: base_file(path, PINNED)):
         return
@@ -96,7 +101,7 @@ def find(linux, stable=None, package=None):
     )
 
 
-def keep(files):
+def keep(files: Files) -> None:
     """A commit of these files alone."""
     for path, content in files.items():
         (TMP / 'files' / path).parent.mkdir(parents=True, exist_ok=True)

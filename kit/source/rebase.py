@@ -11,7 +11,9 @@ A conflict stops in an ordinary `git rebase`: resolve it, `git rebase --continue
 
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from kit.errors import KitError
 from kit.lock import Lock
@@ -28,7 +30,7 @@ from kit.topics import order
 NEXT, BEFORE = 'refs/series/next', 'refs/series/before'
 
 
-def release_of(path):
+def release_of(path: Path) -> str:
     """The release that a tree's HEAD stands on; of one without tags what its Makefile says."""
     found = try_git(
         '--no-optional-locks',
@@ -50,7 +52,7 @@ def release_of(path):
     return version_of((path / 'Makefile').read_text())
 
 
-def asked(wanted, linux):
+def asked(wanted: str, linux: str | None) -> tuple[str, str | Path | None]:
     """(release, path or None)"""
     if re.fullmatch(r'v?\d+\.\d+(\.\d+)?', wanted):
         return wanted.removeprefix('v'), linux
@@ -60,7 +62,7 @@ def asked(wanted, linux):
     return release_of(path), path
 
 
-def fetched(release, path, stable):
+def fetched(release: str, path: str | Path | None, stable: str | None) -> tuple[str, str]:
     """The release as a commit in linux/; (commit, version)."""
     shutil.rmtree(base.TMP, ignore_errors=True)
     base.TMP.mkdir(parents=True)
@@ -79,7 +81,7 @@ def fetched(release, path, stable):
     return commit, version
 
 
-def upstream_already(commit, subjects):
+def upstream_already(commit: str, subjects: Sequence[str]) -> list[tuple[str, str]]:
     """[(topic, subject)] of patches whose change the commit has: taken back they apply to it."""
     env = {'GIT_INDEX_FILE': str(BUILD / 'rebase.index')}
     patches = [path for topic in order() for path in patch_files(topic)]
@@ -94,7 +96,7 @@ def upstream_already(commit, subjects):
         (BUILD / 'rebase.index').unlink()
 
 
-def check():
+def check() -> None:
     """Nothing in linux/ may get lost, and nothing may be in the way."""
     if not (LINUX / '.git').exists():
         raise KitError('no linux/ here: make tree')
@@ -104,7 +106,7 @@ def check():
         raise KitError(f'linux/ has uncommitted changes ({files[0]}): commit or stash them')
 
 
-def main(target, linux=None, stable_git=None):
+def main(target: str, linux: str | None = None, stable_git: str | None = None) -> None:
     with Lock(BUILD / 'tree'):
         check()
         commit, version = fetched(*asked(target, linux), stable_git)
@@ -117,12 +119,12 @@ def main(target, linux=None, stable_git=None):
     export.main()
 
 
-def all_subjects():
+def all_subjects() -> list[str]:
     """Of the patches, in the order they apply."""
     return git('log', '--reverse', '--format=%s', f'base..{ranges()[-1][2]}').splitlines()
 
 
-def rebase(commit, version, subjects):
+def rebase(commit: str, version: str, subjects: Sequence[str]) -> None:
     """All branches, as they are stacked; the tag first, as the user may have to go on alone."""
     before = git('rev-parse', 'base^{commit}').strip()
     # what was resolved once is resolved again
@@ -162,7 +164,7 @@ def rebase(commit, version, subjects):
     say(f'rebase: from {tag_of(pinned()[0])} to {tag_of(version)}')
 
 
-def stopped(text, before):
+def stopped(text: str, before: str) -> NoReturn:
     """One line on what to do now."""
     where = (
         re.findall(r'^CONFLICT .* in (\S+)$', text, re.M)

@@ -3,6 +3,8 @@
 
 import contextlib
 import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from kit.lock import Lock
 from kit.paths import BUILD, LINUX
@@ -18,7 +20,7 @@ MADE = 'refs/series/made'
 
 
 @contextlib.contextmanager
-def exported():
+def exported() -> Iterator[tuple[Path, dict[str, list[str]]]]:
     """A fresh folder with what `make export` would write now, and its names."""
     with Lock(BUILD / 'export'):
         folder = BUILD / 'export' / 'series'
@@ -27,7 +29,7 @@ def exported():
         shutil.rmtree(folder)
 
 
-def same_bytes(folder, names):
+def same_bytes(folder: Path, names: dict[str, list[str]]) -> list[str]:
     """Does series/ hold exactly these patches? The names of those that differ, none when it
     does."""
     different = []
@@ -43,12 +45,12 @@ def same_bytes(folder, names):
     return different
 
 
-def save_state():
+def save_state() -> None:
     tips = branches()
     STATE.write_text(''.join(f'{topic} {tips[topic]} {digest(topic)}\n' for topic in order()))
 
 
-def load_state():
+def load_state() -> dict[str, tuple[str, str]]:
     """{topic: (commit, digest of its patches)} when linux/ and series/ last were the same."""
     try:
         return {
@@ -59,14 +61,14 @@ def load_state():
         return {}
 
 
-def series_changed(different):
+def series_changed(different: Sequence[str]) -> list[str]:
     """Those of the differing files whose topic has changed in series/ (git pull, an edit) since
     linux/ was made from it."""
     changed = {topic for topic, (_, number) in load_state().items() if number != digest(topic)}
     return [name for name in different if name.split('/')[1] in changed]
 
 
-def busy():
+def busy() -> str:
     """An unfinished git operation in linux/, in words."""
     for name, words in (
         ('rebase-merge', 'git rebase'),
@@ -81,7 +83,7 @@ def busy():
     return ''
 
 
-def uncommitted():
+def uncommitted() -> list[str]:
     """Files of linux/ that git does not hold as they are."""
     return [
         line[3:]
@@ -91,13 +93,13 @@ def uncommitted():
     ]
 
 
-def half_checked_out(name):
+def half_checked_out(name: str) -> bool:
     """Is this file as in the commits that `tree` has made? Then one that was killed wrote it."""
     path = LINUX / name
     return path.is_file() and path.read_bytes() == base_file(name, MADE)
 
 
-def own_work():
+def own_work() -> str:
     """One line on what linux/ holds that series/ does not and that must not be lost; '' when
     nothing."""
     if busy():
@@ -142,7 +144,7 @@ def own_work():
     return ''
 
 
-def elsewhere():
+def elsewhere() -> str:
     """What linux/ has checked out, in words, unless it is the last commit of the last topic."""
     tip = try_git('rev-parse', '-q', '--verify', f'refs/heads/{order()[-1]}').stdout
     commit = git('rev-parse', 'HEAD')
@@ -150,7 +152,7 @@ def elsewhere():
     return '' if commit == tip else branch or commit[:12]
 
 
-def corresponds():
+def corresponds() -> bool:
     """Is linux/ what series/ describes, the last topic checked out, whatever is uncommitted?"""
     head = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
     if busy() or head != order()[-1]:
@@ -166,13 +168,13 @@ def corresponds():
     return True
 
 
-def branches():
+def branches() -> dict[str, str]:
     """{branch of linux/: commit}"""
     tips = git('for-each-ref', '--format=%(refname:short) %(objectname)', 'refs/heads').splitlines()
     return dict(line.split() for line in tips)
 
 
-def unchanged():
+def unchanged() -> bool:
     """Are the branches and series/ what they were when they last were the same?"""
     names, state, tips = order(), load_state(), branches()
     return list(state) == names and all(

@@ -26,14 +26,14 @@ from kit.source.state import (
 from kit.topics import order
 
 
-def main(keep=False, stay=False):
+def main(keep: bool = False, stay: bool = False) -> None:
     if not (LINUX / '.git').exists():
         raise KitError('no linux/ here: make tree')
     with Lock(BUILD / 'tree'):
         synchronize(keep, stay)
 
 
-def synchronize(keep, stay):
+def synchronize(keep: bool, stay: bool) -> None:
     """See above; one at a time."""
     last = order()[-1]
     if corresponds():

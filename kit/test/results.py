@@ -6,7 +6,7 @@ Python alone. The JSON is what the kernel's own kunit_json makes of the KTAP.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -137,13 +137,18 @@ def junit(boots: Sequence[Ended]) -> str:
 
 def kernelci(boots: Sequence[Ended], tree: Path = LINUX) -> str:
     parsed, _ = verdict.parse(ktap(boots).splitlines(), tree)
-    import kunit_json  # report.parse() has found its folder
+    import kunit_json  # verdict.parse() has found its folder
 
     archs = sorted({boot.arch for boot in boots})
-    return kunit_json.get_json_result(parsed, kunit_json.Metadata(arch=' '.join(archs))) + '\n'
+    text = kunit_json.get_json_result(parsed, kunit_json.Metadata(arch=' '.join(archs)))
+    return f'{text}\n'
 
 
-WRITERS = {'.ktap': ktap, '.xml': junit, '.json': kernelci}
+WRITERS: dict[str, Callable[[Sequence[Ended]], str]] = {
+    '.ktap': ktap,
+    '.xml': junit,
+    '.json': kernelci,
+}
 
 
 def write(path: Path, boots: Sequence[Ended], tree: Path = LINUX) -> None:
@@ -151,5 +156,5 @@ def write(path: Path, boots: Sequence[Ended], tree: Path = LINUX) -> None:
     try:
         path.write_text(text, encoding='utf-8')
     except OSError as error:
-        raise KitError(f'{path}: {error.strerror}')
+        raise KitError(f'{path}: {error.strerror}') from error
     say(f'results: {shown(path)}')

@@ -114,7 +114,8 @@ class Report:
             if found := RESULT.match(text.strip()):
                 word = 'skip' if found[3] else found[1]
                 print(
-                    f'  {word:6} {now - self.since:6.1f} s  {self.name}: {found[2]}{found[3] or ""}',
+                    f'  {word:6} {now - self.since:6.1f} s  '
+                    f'{self.name}: {found[2]}{found[3] or ""}',
                     flush=True,
                 )
                 self.since = now
@@ -169,7 +170,7 @@ class Failing(Report):
 
 
 def parse(lines: Sequence[str], tree: Path = LINUX) -> tuple[Any, Any]:
-    """(what the kernel's own parser makes of the lines, its TestStatus); the tree stays as it is."""
+    """(what the kernel's own parser makes of them, its TestStatus); the tree stays as it is."""
     sys.dont_write_bytecode = True
     folder = str(tree / 'tools/testing/kunit')
     if folder not in sys.path:
@@ -178,7 +179,7 @@ def parse(lines: Sequence[str], tree: Path = LINUX) -> tuple[Any, Any]:
         from kunit_parser import TestStatus, parse_run_tests
         from kunit_printer import null_printer
     except ImportError as error:
-        raise KitError(f'the KTAP parser of this kernel is too old ({error}): make tree')
+        raise KitError(f'the KTAP parser of this kernel is too old ({error}): make tree') from error
     return parse_run_tests(lines, null_printer), TestStatus
 
 

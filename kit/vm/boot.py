@@ -36,7 +36,7 @@ def main(
             raise KitError(f'{file}: no such file')
     names = {field.name for field in fields(Limits)}
     limits = Limits(**{name: value for name, value in given.items() if name in names})
-    chosen = {
+    chosen: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in given.items()
         if name not in names

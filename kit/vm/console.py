@@ -3,25 +3,30 @@
 
 import datetime
 import re
+from collections.abc import Iterable
+from pathlib import Path
 
 from kit.errors import KitError
 from kit.model import archs
 from kit.paths import GUEST, shown
 
+Rule = re.Pattern[str]
+Rules = tuple[list[Rule], list[Rule]]  # what fails a run, what is allowed
 
-def read(path):
+
+def read(path: Path) -> str:
     try:
         return path.read_text(errors='replace')
     except OSError:
         return ''
 
 
-def numbered_lines(path):
+def numbered_lines(path: Path) -> list[tuple[int, str]]:
     """(number, line) of those that are no comment; a missing file is an error."""
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
-        raise KitError(f'{shown(path)}: {error.strerror}')
+        raise KitError(f'{shown(path)}: {error.strerror}') from error
     return [
         (number, line)
         for number, line in enumerate(lines, 1)
@@ -29,14 +34,14 @@ def numbered_lines(path):
     ]
 
 
-def compiled(where, text):
+def compiled(where: str, text: str) -> Rule:
     try:
         return re.compile(text)
     except re.error as error:
-        raise KitError(f'{where}: {error}')
+        raise KitError(f'{where}: {error}') from error
 
 
-def exception(where, line):
+def exception(where: str, line: str) -> tuple[str, Rule, str, datetime.date]:
     """(architecture, expression, reason, last day) of a line of splats.allowed."""
     parts = [part.strip() for part in line.split(' | ')]
     if len(parts) != 5 or not all(parts):
@@ -46,11 +51,11 @@ def exception(where, line):
     try:
         expiry = datetime.date.fromisoformat(parts[4])
     except ValueError:
-        raise KitError(f'{where}: no date: {parts[4]}')
+        raise KitError(f'{where}: no date: {parts[4]}') from None
     return parts[0], compiled(where, parts[1]), parts[2], expiry
 
 
-def exceptions(folder=GUEST):
+def exceptions(folder: Path = GUEST) -> dict[str, tuple[str, Rule, str, datetime.date]]:
     """{place: exception()}"""
     found = [
         (f'guest/splats.allowed:{number}', line)
@@ -59,7 +64,7 @@ def exceptions(folder=GUEST):
     return {where: exception(where, line) for where, line in found}
 
 
-def expired(folder=GUEST, today=None):
+def expired(folder: Path = GUEST, today: datetime.date | None = None) -> list[str]:
     """Exceptions whose day has passed, one a line: `make check` fails, and boots of that
     architecture count what they allowed as a splat again."""
     today = today or datetime.date.today()
@@ -70,7 +75,12 @@ def expired(folder=GUEST, today=None):
     ]
 
 
-def splat_rules(arch, expected=(), folder=GUEST, today=None):
+def splat_rules(
+    arch: str,
+    expected: Iterable[str] = (),
+    folder: Path = GUEST,
+    today: datetime.date | None = None,
+) -> Rules:
     """(what fails a run, what is allowed on this architecture or expected of this boot's tests)."""
     bad = [
         compiled(f'guest/splats:{number}', line)
@@ -87,7 +97,7 @@ def splat_rules(arch, expected=(), folder=GUEST, today=None):
     return bad, [*allowed, *(compiled('splats', text) for text in expected)]
 
 
-def splats(text, rules):
+def splats(text: str, rules: Rules) -> list[str]:
     bad, allowed = rules
     return [
         line.rstrip()
@@ -96,17 +106,17 @@ def splats(text, rules):
     ]
 
 
-def tail(path, lines=15):
+def tail(path: Path, lines: int = 15) -> str:
     return '\n'.join(f'  {line}' for line in read(path).splitlines()[-lines:])
 
 
 class Follow:
     """Complete new lines of a growing file."""
 
-    def __init__(self, path):
+    def __init__(self, path: Path) -> None:
         self.path, self.offset, self.rest = path, 0, b''
 
-    def lines(self):
+    def lines(self) -> list[str]:
         try:
             with open(self.path, 'rb') as file:
                 file.seek(self.offset)
@@ -118,7 +128,7 @@ class Follow:
         return [line.decode(errors='replace').rstrip('\r') for line in whole]
 
 
-def size(path):
+def size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:

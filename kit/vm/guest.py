@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from kit.model import Limits, Machine, Options
 from kit.paths import BUILD, shown
 from kit.process import Progress, say
 from kit.vm import console, initrd
-from kit.vm.console import read, size
+from kit.vm.console import Rules, read, size
 from kit.vm.qemu import command_line, host_is, need
 
 OK, FAILED, LOST, SPLAT = 0, 1, 2, 3  # exit statuses of whoever boots a guest
@@ -52,11 +52,11 @@ class Outcome:
     boot_seconds: float | None
     lockdep: bool | None  # did it still watch the locks at the end? None: not in this kernel
 
-    def results(self):
+    def results(self) -> str:
         return read(self.folder / 'results')
 
 
-def die_with_parent():
+def die_with_parent() -> None:
     """In the child: QEMU must not outlive the program, however that ends."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -64,12 +64,12 @@ def die_with_parent():
         os._exit(1)
 
 
-def in_use(folder):
+def in_use(folder: Path) -> bool:
     """Is the program still there that made the folder?"""
     return Path('/proc', folder.name.rpartition('-')[2].partition('.')[0]).exists()
 
 
-def new_folder(name):
+def new_folder(name: str) -> Path:
     """A folder for one boot; the oldest ones go."""
     try:
         RESULTS.mkdir(parents=True, exist_ok=True)
@@ -85,21 +85,24 @@ def new_folder(name):
             except FileExistsError:
                 continue
     except OSError as error:
-        raise KitError(f'{shown(RESULTS)}: {error.strerror}')
+        raise KitError(f'{shown(RESULTS)}: {error.strerror}') from error
     raise KitError(f'{shown(RESULTS)}: no free name')
 
 
 class Heard:
     """What a running guest has said so far, and when."""
 
-    def __init__(self, folder, start):
+    def __init__(self, folder: Path, start: float) -> None:
         self.folder, self.start, self.last = folder, start, start
         self.results = console.Follow(folder / 'results')
         self.status = console.Follow(folder / 'status')
-        self.sizes = None
-        self.up = self.ended = self.code = self.lockdep = None
+        self.sizes: tuple[int, int] | None = None
+        self.up: float | None = None
+        self.ended: float | None = None
+        self.code: int | None = None
+        self.lockdep: bool | None = None
 
-    def listen(self, now, on_line):
+    def listen(self, now: float, on_line: OnLine | None) -> None:
         for line in self.status.lines():
             if line == 'up':
                 self.up = self.last = now
@@ -114,7 +117,7 @@ class Heard:
         if sizes != self.sizes:
             self.sizes, self.last = sizes, now
 
-    def overdue(self, now, limits):
+    def overdue(self, now: float, limits: Limits) -> str | None:
         """Which limit the guest has exceeded, in words."""
         if self.up is None:
             late = now - self.start > limits.boot
@@ -129,7 +132,7 @@ class Heard:
         return None
 
 
-def why_lost(heard, text, folder, status):
+def why_lost(heard: Heard, text: str, folder: Path, status: int) -> str:
     """A guest that ended by itself without an exit status."""
     if 'Kernel panic' in text:
         return 'panicked'
@@ -139,7 +142,9 @@ def why_lost(heard, text, folder, status):
     return 'ended without an exit status'
 
 
-def judge(lost, code, found, folder):
+def judge(
+    lost: str | None, code: int | None, found: Sequence[str], folder: Path
+) -> tuple[int, str, str]:
     """(status, message, detail): lost, then splats, then the job's own exit status."""
     where = shown(folder / 'console')
     if lost:
@@ -159,7 +164,14 @@ def judge(lost, code, found, folder):
     return OK, 'ok', ''
 
 
-def watch(words, folder, limits, rules, what=None, on_line=None):
+def watch(
+    words: Sequence[str],
+    folder: Path,
+    limits: Limits,
+    rules: Rules,
+    what: str | None = None,
+    on_line: OnLine | None = None,
+) -> Outcome:
     """Starts QEMU (words), follows the guest within the limits, and judges."""
     (folder / 'command').write_text(shlex.join(words) + '\n')
     progress, start, lost = Progress(what) if what else None, time.monotonic(), None
@@ -258,7 +270,7 @@ def run_guest(
         words = command_line(machine, accelerator, image, whole, options, FILE)
         return watch(words, folder, options.limits, rules, what, on_line)
     except OSError as error:
-        raise KitError(f'{error.filename or shown(folder)}: {error.strerror}')
+        raise KitError(f'{error.filename or shown(folder)}: {error.strerror}') from error
 
 
 def shell(
@@ -283,7 +295,7 @@ def shell(
     if gdb:
         append.append('nokaslr')
         more += ['-S', '-gdb', 'tcp:127.0.0.1:1234']
-        symbols = str(image).removesuffix(machine.image) + 'vmlinux'
+        symbols = Path(str(image).removesuffix(machine.image), 'vmlinux')
         say(f'waiting: gdb {shown(symbols)} -ex "target remote :1234"')
     options = replace(options, append=' '.join(filter(None, append)), qemu=tuple(more))
     words = command_line(

@@ -2,18 +2,25 @@
 """Initial file systems of guests: cpio archives with the same bytes every time."""
 
 import threading
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from kit.errors import KitError
+from kit.model import Machine
 from kit.paths import BUILD, GUEST, shown
 from kit.setup import apt
 from kit.vm.qemu import host_is
+
+Member = tuple[Any, ...]  # name, mode, data, device; the last two may be missing
 
 HOST_BUSYBOX = Path('/bin/busybox')
 ONE_AT_A_TIME = threading.Lock()  # guests start side by side
 
 
-def entry(number, name, mode, data=b'', device=(0, 0)):
+def entry(
+    number: int, name: str, mode: int, data: bytes = b'', device: tuple[int, int] = (0, 0)
+) -> bytes:
     """One member in the newc format, dated 1970."""
     head = '070701' + ''.join(
         f'{field:08x}'
@@ -23,13 +30,13 @@ def entry(number, name, mode, data=b'', device=(0, 0)):
     return text + b'\0' * (-len(text) % 4) + data + b'\0' * (-len(data) % 4)
 
 
-def archive(members):
+def archive(members: Iterable[Member]) -> bytes:
     """members: (name, mode, data[, device])."""
     parts = [entry(number, *member) for number, member in enumerate(sorted(members), 1)]
     return b''.join([*parts, entry(0, 'TRAILER!!!', 0)])
 
 
-def busybox(machine):
+def busybox(machine: Machine) -> Path:
     """A static busybox of the guest's architecture."""
     if host_is(machine) and HOST_BUSYBOX.exists() and static(HOST_BUSYBOX):
         return HOST_BUSYBOX
@@ -39,7 +46,7 @@ def busybox(machine):
     return path
 
 
-def static(path):
+def static(path: Path) -> bool:
     """No program interpreter among the ELF program headers."""
     data = path.read_bytes()
     offset, size, count = (
@@ -52,13 +59,13 @@ def static(path):
     )
 
 
-def system(machine):
+def system(machine: Machine) -> Path:
     """busybox and init; made again when either changed."""
     with ONE_AT_A_TIME:
         return write(BUILD / f'initrd-{machine.debian_arch}.cpio', archive(members(machine)))
 
 
-def members(machine):
+def members(machine: Machine) -> list[Member]:
     program, init = busybox(machine), GUEST / 'init'
     folders = ['bin', 'dev', 'proc', 'sys', 'tmp', 'job', 'root', 'etc', 'share']
     return [
@@ -76,7 +83,7 @@ def members(machine):
     ]
 
 
-def overlay(path, files):
+def overlay(path: Path, files: dict[str, bytes]) -> Path:
     """files: {name in /job: bytes}."""
     return write(
         path,
@@ -86,7 +93,7 @@ def overlay(path, files):
     )
 
 
-def write(path, data):
+def write(path: Path, data: bytes) -> Path:
     if not path.exists() or path.read_bytes() != data:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -94,15 +101,15 @@ def write(path, data):
             part.write_bytes(data)
             part.rename(path)
         except OSError as error:
-            raise KitError(f'{shown(path)}: {error.strerror}')
+            raise KitError(f'{shown(path)}: {error.strerror}') from error
     return path
 
 
-def joined(path, archives):
+def joined(path: Path, archives: Sequence[Path]) -> Path:
     """The kernel unpacks archives that follow one another."""
     return write(path, b''.join(part.read_bytes() for part in archives))
 
 
-def with_job(machine, folder, files):
+def with_job(machine: Machine, folder: Path, files: dict[str, bytes]) -> Path:
     """The system and, in /job, these files; written into the boot's folder."""
     return joined(folder / 'initrd', [system(machine), overlay(folder / 'job.cpio', files)])

@@ -299,7 +299,7 @@ def boot(bench, tree, image, files, mode, cpu):
             except (KeyError, TypeError):
                 raise KitError(
                     f'{what}: no {metric} of `{command}` in {shown(ended.folder / "results")}'
-                )
+                ) from None
         return figures, ended.accelerator
 
     return bench.journaled(what, (repr(options), job, digest(image, *files)), measured)

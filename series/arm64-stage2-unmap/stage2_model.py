@@ -125,7 +125,7 @@ def source():
 
 
 def run(header, code, seeds):
-    """(exit status, output) of the model around this code, with the first size of pages that fails."""
+    """(exit status, output) of the model around this code; of the first page size that fails."""
     with tempfile.TemporaryDirectory() as folder:
         whole, program = Path(folder) / 'whole.c', Path(folder) / 'program'
         whole.write_text(

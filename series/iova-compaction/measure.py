@@ -2,6 +2,7 @@
 """Measures iova-compaction: module/iova_bench.c in base and patched kernels, in guests whose time
 is the number of instructions executed. A run gives the same figures whenever and wherever it is
 done."""
+
 import re
 from pathlib import Path
 from statistics import median
@@ -25,16 +26,16 @@ SOURCE = Path(__file__).parent / 'module'
 LINE = re.compile(r'(\w+)((?: -?\d+)+)$')
 BURSTS = 'burst', 'running', 'pass'
 RETURNS = 'return', 'return flush_queue=1'
-JOBS = {    # by CPUs
-    1: ('steady', *5 * ('irqsoff',)),    # the timer looks at other moments each time
+JOBS = {  # by CPUs
+    1: ('steady', *5 * ('irqsoff',)),  # the timer looks at other moments each time
     2: (*BURSTS, 'hits', 'shift'),
     16: (*BURSTS, 'hits', 'shift', 'full', *RETURNS),
     64: (*BURSTS, *RETURNS),
 }
 # with -icount 128 did not boot within 30 minutes; an xAPIC addresses 255
 MANY = 128, 255
-INTERVAL = 3    # seconds from pass to pass
-LABELS = {    # metric: words; "after" is after the burst
+INTERVAL = 3  # seconds from pass to pass
+LABELS = {  # metric: words; "after" is after the burst
     'returning_burst': 'burst again',
     'kept_after': 'kept, %',
     'shift_throughput': 'throughput / fresh domain',
@@ -53,8 +54,9 @@ LABELS = {    # metric: words; "after" is after the burst
 
 def module(bench, tree):
     """The module for the tree's kernel."""
-    return bench.module('x86_64', 'trace', tree, SOURCE / 'iova_bench.c',
-                        BUILD / f'iova-bench-{tree}')
+    return bench.module(
+        'x86_64', 'trace', tree, SOURCE / 'iova_bench.c', BUILD / f'iova-bench-{tree}'
+    )
 
 
 def boot_once(bench, tree, image, file, jobs, cpus):
@@ -89,8 +91,16 @@ def boot_once(bench, tree, image, file, jobs, cpus):
     what = f'{tree}, {cpus} CPU(s): {" ".join(jobs)}'
 
     def measured():
-        ended = bench.run_guest('x86_64', image, job, [file], options, name=f'bench-iova-{tree}',
-                                what=what, on_line=on_line)
+        ended = bench.run_guest(
+            'x86_64',
+            image,
+            job,
+            [file],
+            options,
+            name=f'bench-iova-{tree}',
+            what=what,
+            on_line=on_line,
+        )
         if ended.status != guest.OK:
             say(ended.detail)
             raise KitError(f'{tree}: {ended.message}', ended.status)
@@ -105,8 +115,10 @@ def text_of(names, folder):
     """BEGIN-END of the first of these functions that the kernel has; gcc splits and inlines."""
     lines = sorted((folder / 'System.map').read_text().splitlines())
     symbols = [line.split() for line in lines]
-    found = {symbol.split('.')[0]: f'{begin}-{end}'
-             for (begin, _, symbol), (end, *_) in zip(symbols, symbols[1:])}
+    found = {
+        symbol.split('.')[0]: f'{begin}-{end}'
+        for (begin, _, symbol), (end, *_) in zip(symbols, symbols[1:])
+    }
     for name in names:
         if name in found:
             return found[name]
@@ -118,12 +130,18 @@ def counted(bench, tree, image, file, job, cpus, name, words=()):
     found = BUILD / f'iova-{name}-{tree}'
     counter = plugin(Path(__file__).parent / name / 'plugin.c')
     script = f'#!/bin/sh\nset -e\ninsmod /job/iova_bench.ko job={job}\nrmmod iova_bench\n'
-    options = Options(cpus=cpus, memory='2G', devices=(), append=APPEND,
-                      qemu=('-plugin', ','.join([f'file={counter}', *words, f'out={found}'])),
-                      limits=Limits(boot=3600, silence=1800))
+    options = Options(
+        cpus=cpus,
+        memory='2G',
+        devices=(),
+        append=APPEND,
+        qemu=('-plugin', ','.join([f'file={counter}', *words, f'out={found}'])),
+        limits=Limits(boot=3600, silence=1800),
+    )
     what = f'{tree}, {cpus} CPU(s): {job}, counted by a plugin'
-    ended = bench.run_guest('x86_64', image, script, [file], options, name=f'bench-iova-{tree}',
-                            what=what)
+    ended = bench.run_guest(
+        'x86_64', image, script, [file], options, name=f'bench-iova-{tree}', what=what
+    )
     if ended.status != guest.OK:
         say(ended.detail)
         raise KitError(f'{tree}: {ended.message}', ended.status)
@@ -134,16 +152,20 @@ def longest_irqsoff(bench, tree, image, file, cpus=16):
     """The most instructions with interrupts off where a magazine is freed, while all drains and all
     CPUs allocate: irqsoff/plugin.c."""
     folder = bench.out('x86_64', 'trace', tree)
-    words = [f'code={text_of(["iova_magazine_free_pfns"], folder)}',
-             f'wait={text_of(["queued_spin_lock_slowpath"], folder)}']
+    words = [
+        f'code={text_of(["iova_magazine_free_pfns"], folder)}',
+        f'wait={text_of(["queued_spin_lock_slowpath"], folder)}',
+    ]
     return counted(bench, tree, image, file, 'crowd', cpus, 'irqsoff', words)[0]
 
 
 def pass_of_many(bench, tree, image, file, cpus):
     """The median instructions of a pass, interrupts included: passes/plugin.c."""
-    return bench.journaled(f'{tree}, {cpus} CPUs: passes', (digest(image, file),),
-                           lambda: median(counted(bench, tree, image, file, 'pass', cpus,
-                                                  'passes') or [0]))
+    return bench.journaled(
+        f'{tree}, {cpus} CPUs: passes',
+        (digest(image, file),),
+        lambda: median(counted(bench, tree, image, file, 'pass', cpus, 'passes') or [0]),
+    )
 
 
 def row(metric, cpus, unit, base, patched, better='lower', **more):
@@ -168,17 +190,28 @@ def row(metric, cpus, unit, base, patched, better='lower', **more):
 def rows_of_bursts(cpus, base, patched):
     """Of job=burst: `at SECONDS RANGES MAGAZINES`, and what a miss takes then."""
     rows = []
-    before = dict(zip(('base', 'patched'),
-                      (each[0]['uncached_alloc_ns_before'] for each in (base, patched))))
+    before = dict(
+        zip(('base', 'patched'), (each[0]['uncached_alloc_ns_before'] for each in (base, patched)))
+    )
     for (after, ranges, magazines), (_, *other) in zip(base[1]['at'], patched[1]['at']):
         rows.append(row('idle_ranges', cpus, 'ranges', ranges, other[0], after_s=after))
         if after in (10, 60):
-            rows.append(row('idle_magazines', cpus, 'magazines', magazines, other[1],
-                            after_s=after))
+            rows.append(
+                row('idle_magazines', cpus, 'magazines', magazines, other[1], after_s=after)
+            )
     for after in (10, 60):
         name = f'uncached_alloc_ns_{after}'
-        rows.append(row('uncached_alloc_ns', cpus, 'ns', base[0][name], patched[0][name],
-                        after_s=after, before=before))
+        rows.append(
+            row(
+                'uncached_alloc_ns',
+                cpus,
+                'ns',
+                base[0][name],
+                patched[0][name],
+                after_s=after,
+                before=before,
+            )
+        )
     return rows
 
 
@@ -191,16 +224,29 @@ def rows_of_returns(cpus, base, patched):
         for idle in sorted({one[0] for one, _ in pairs}):
             same = [pair for pair in pairs if pair[0][0] == idle]
             took = [[each[1] for each in tree] for tree in zip(*same)]
-            kept = [round(median(100 * each[4] / each[3] for each in tree), 2)
-                    for tree in zip(*same)]
+            kept = [
+                round(median(100 * each[4] / each[3] for each in tree), 2) for tree in zip(*same)
+            ]
             ratios = [round(one / other, 4) for one, other in zip(*took)]
             details = {'idle_s': idle / 1000}
-            rows.append(row('returning_burst', cpus, 'instructions', *map(median, took), **details,
-                            runs=len(same), min=min(ratios), max=max(ratios), flush_queue=queued,
-                            all=dict(zip(('base', 'patched'), took))))
+            rows.append(
+                row(
+                    'returning_burst',
+                    cpus,
+                    'instructions',
+                    *map(median, took),
+                    **details,
+                    runs=len(same),
+                    min=min(ratios),
+                    max=max(ratios),
+                    flush_queue=queued,
+                    all=dict(zip(('base', 'patched'), took)),
+                )
+            )
             if not queued:
-                rows.append(row('kept_after', cpus, '% of the peak', *kept, **details,
-                                runs=len(same)))
+                rows.append(
+                    row('kept_after', cpus, '% of the peak', *kept, **details, runs=len(same))
+                )
     return rows
 
 
@@ -212,29 +258,53 @@ def rows_of_shifts(cpus, one, other):
         if not found:
             continue
         workload, after = found[1], int(found[2])
-        rates = [round(each[f'shift_ns_{workload}_fresh'] / each[name], 4)
-                 for each in (one, other)]
+        rates = [round(each[f'shift_ns_{workload}_fresh'] / each[name], 4) for each in (one, other)]
         details = {
             tree: {what: each[f'shift_{what}_{workload}_{after}s'] for what in ('ns', 'misses')}
             for tree, each in (('base', one), ('patched', other))
         }
-        rows.append(row('shift_throughput', cpus, 'of a fresh domain', *rates, better='higher',
-                        workload=workload, after_s=after, details=details))
+        rows.append(
+            row(
+                'shift_throughput',
+                cpus,
+                'of a fresh domain',
+                *rates,
+                better='higher',
+                workload=workload,
+                after_s=after,
+                details=details,
+            )
+        )
     return rows
 
 
 def row_of_crowds(bench, images, modules, runs=3):
     """Not of one thread, so that figures differ from boot to boot."""
-    pairs = [[longest_irqsoff(bench, tree, images[tree], modules[tree]) / 1000
-              for tree in ('base', 'patched')] for _ in range(runs)]
+    pairs = [
+        [
+            longest_irqsoff(bench, tree, images[tree], modules[tree]) / 1000
+            for tree in ('base', 'patched')
+        ]
+        for _ in range(runs)
+    ]
     ratios = [round(one / other, 4) for one, other in pairs]
-    return row('max_irqsoff_us', 16, 'us', *map(median, zip(*pairs)), runs=runs, min=min(ratios),
-               max=max(ratios), during='drain all, all CPUs allocate', all=pairs)
+    return row(
+        'max_irqsoff_us',
+        16,
+        'us',
+        *map(median, zip(*pairs)),
+        runs=runs,
+        min=min(ratios),
+        max=max(ratios),
+        during='drain all, all CPUs allocate',
+        all=pairs,
+    )
 
 
 def row_of_passes_of_many(bench, images, modules, cpus):
-    passes = [pass_of_many(bench, tree, images[tree], modules[tree], cpus)
-              for tree in ('base', 'patched')]
+    passes = [
+        pass_of_many(bench, tree, images[tree], modules[tree], cpus) for tree in ('base', 'patched')
+    ]
     return row('pass_instructions', cpus, 'instructions', *passes)
 
 
@@ -243,15 +313,25 @@ def rows_of(cpus, base, patched):
     one, other, rows = base[0], patched[0], []
     if cpus == 1:
         name = 'steady_alloc_free_instructions'
-        rows.append(row(name, 1, 'instructions', one[f'{name}_x1000'] / 1000,
-                        other[f'{name}_x1000'] / 1000))
+        rows.append(
+            row(name, 1, 'instructions', one[f'{name}_x1000'] / 1000, other[f'{name}_x1000'] / 1000)
+        )
         for name in one:
             if name.startswith('irqsoff_ns_'):
                 late = [[number / 1000 for number in each[2][name]] for each in (base, patched)]
                 ratios = [round(before / after, 4) for before, after in zip(*late) if after]
-                rows.append(row('max_irqsoff_us', 1, 'us', *map(median, late), runs=len(late[0]),
-                                min=min(ratios, default=None), max=max(ratios, default=None),
-                                during=name.removeprefix('irqsoff_ns_')))
+                rows.append(
+                    row(
+                        'max_irqsoff_us',
+                        1,
+                        'us',
+                        *map(median, late),
+                        runs=len(late[0]),
+                        min=min(ratios, default=None),
+                        max=max(ratios, default=None),
+                        during=name.removeprefix('irqsoff_ns_'),
+                    )
+                )
         return rows
     if 'at' in base[1]:
         rows += rows_of_bursts(cpus, base, patched)
@@ -303,8 +383,10 @@ def measure(bench, runs=1, rounds=1):
     # a guest with -icount is one thread of the host, and knows no time but its own
     with Pool(host_cpus()) as pool:
         got = dict(zip(boots, pool.map(boot, *zip(*boots))))
-    rows = [row_of_crowds(bench, images, modules),
-            *(row_of_passes_of_many(bench, images, modules, cpus) for cpus in MANY)]
+    rows = [
+        row_of_crowds(bench, images, modules),
+        *(row_of_passes_of_many(bench, images, modules, cpus) for cpus in MANY),
+    ]
     for cpus in JOBS:
         rows += rows_of(cpus, *(got[tree, cpus] for tree in trees))
     accelerator = got[boots[0]][3]
@@ -348,8 +430,9 @@ def cover(each):
         return each['cpus'] == 512
     if each['metric'] == 'max_irqsoff_us':
         return each['during'] == 'flush'
-    return each['metric'] == 'steady_alloc_free_instructions' \
-        or each['metric'] == 'spurious_failures'
+    return (
+        each['metric'] == 'steady_alloc_free_instructions' or each['metric'] == 'spurious_failures'
+    )
 
 
 def note(data):
@@ -371,9 +454,7 @@ def plot(data, plt):
             points = [
                 each
                 for each in data['rows']
-                if each['metric'] == metric
-                and each['cpus'] == cpus
-                and not each.get('flush_queue')
+                if each['metric'] == metric and each['cpus'] == cpus and not each.get('flush_queue')
             ]
             for tree, style in (('base', '--'), ('patched', '-')):
                 axes.plot(

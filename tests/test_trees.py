@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Locks, worktrees, a tree of the user's, the host's size: on toy trees."""
 
@@ -14,11 +13,10 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-TOP = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(TOP))
-from kit import host, lock  # noqa: E402
-from kit.source import git, user_tree  # noqa: E402
-from kit.vm import guest  # noqa: E402
+from kit import host, lock
+from kit.source import git, user_tree
+from kit.vm import guest
+from tests.support import TOP
 
 MAKEFILE = 'VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = 4\nEXTRAVERSION =\n'
 
@@ -59,7 +57,8 @@ from kit.process import step
 from kit.lock import Lock
 work = Path(sys.argv[2])
 with Lock(work / 'out'):
-    step(None, ['sh', '-c', 'echo $$ >started.new; mv started.new started; sleep 1; echo >built'],
+    step(None, ['sh', '-c', 'echo $$ >started.new; mv started.new started; '
+               'while [ ! -e go ]; do sleep 0.1; done; echo >built'],
          log=work / 'log', cwd=work)
 """
 
@@ -70,6 +69,7 @@ with Lock(work / 'out'):
                 time.sleep(0.02)
             verb.send_signal(signal.SIGKILL)
         self.assertFalse((self.work / 'built').exists())
+        (self.work / 'go').touch()
         with lock.Lock(self.work / 'out'):
             self.assertTrue((self.work / 'built').exists(), 'two builds in one folder')
 
@@ -196,7 +196,3 @@ class Host(unittest.TestCase):
             self.assertIsNone(host.container_limit('pids.max', folder))
         with mock.patch.object(host, 'container_limit', lambda name: [1, 100000]):
             self.assertEqual((host.host_cpus(), host.host_memory()), (1, 1))
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -10,14 +10,13 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-TOP = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(TOP))
-from kit import model, topics  # noqa: E402
-from kit.bench import front, measure  # noqa: E402
-from kit.build.selftest import BELOW  # noqa: E402
-from kit.errors import KitError  # noqa: E402
-from kit.source.patches import patch_files  # noqa: E402
-from kit.typed import load  # noqa: E402
+from kit import model, topics
+from kit.bench import front, measure
+from kit.build.selftest import BELOW
+from kit.errors import KitError
+from kit.source.patches import patch_files
+from kit.typed import load
+from tests.support import TOP
 
 # what the verbs ask of the topics, without a kernel: boots, configurations, tables, letters
 ASK = """
@@ -206,7 +205,3 @@ class Front(unittest.TestCase):
             "0 rows of bench.json have {'metric': 'x'}, one is meant",
             self.line(rows=[{'text': 'x', 'metric': 'x'}]),
         )
-
-
-if __name__ == '__main__':
-    unittest.main()

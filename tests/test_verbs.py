@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """base, tree, export and mail on a toy kernel of three files: bad input gets one line, and nothing
 is lost."""
@@ -21,8 +20,8 @@ from kit.check.sink import Sink
 from kit.mail.mail import PLACEHOLDER
 from kit.model import Topic
 from kit.typed import fields_of
+from tests.support import TOP
 
-TOP = Path(__file__).resolve().parent.parent
 MAKEFILE = 'VERSION = 7\nPATCHLEVEL = 3\nSUBLEVEL = {}\nEXTRAVERSION =\n'
 CODE = ''.join(f'line {number}\n' for number in range(40))
 
@@ -64,7 +63,7 @@ class Verbs(unittest.TestCase):
             env=whole,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
             stdin=subprocess.DEVNULL,
         )
@@ -583,8 +582,9 @@ class Verbs(unittest.TestCase):
         says so, and it is for the user to clear that away."""
         done = self.verb(verb)
         if done.returncode:
-            self.assertRegex(done.stderr, r"\.lock'|uncommitted changes")
-            for lock in (self.linux / '.git').rglob('*.lock'):
+            locks = list((self.linux / '.git').rglob('*.lock'))
+            self.assertRegex(done.stderr, r"\.lock'" if locks else 'uncommitted changes')
+            for lock in locks:
                 lock.unlink()
             self.git('reset', '-q', '--hard')
             self.git('clean', '-qfd')
@@ -597,10 +597,13 @@ class Verbs(unittest.TestCase):
         self.good(verb)
         took = time.monotonic() - start
         yield
-        for _ in range(5):
+        seed = int(os.environ.get('KIT_TEST_SEED') or random.randrange(1 << 32))
+        moments = random.Random(seed)
+        for number in range(5):
             prepare()
-            self.killed(random.uniform(0.1, 1) * took, verb)
-            self.called_again(verb)
+            with self.subTest(f'{verb}, KIT_TEST_SEED={seed}, kill {number}'):
+                self.killed(moments.uniform(0.1, 1) * took, verb)
+                self.called_again(verb)
             yield
 
     def test_killed_at_any_moment(self):
@@ -967,7 +970,3 @@ class Verbs(unittest.TestCase):
             self.ci(narrowed, narrowed, TEST='x', ARCH='arm64', FULL='1'),
             (0, '0 passed, 0 failed, 0 skipped'),
         )
-
-
-if __name__ == '__main__':
-    unittest.main()

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Any kselftest of any tree, and files of results: a toy suite, built and run by a fake guest."""
 
@@ -7,27 +6,21 @@ import io
 import json
 import shutil
 import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
 from xml.etree import ElementTree
 
-TOP = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(TOP))
-from kit import cli  # noqa: E402
-from kit.build import (  # noqa: E402
-    config,
-    selftest,  # noqa: E402
-)
-from kit.errors import KitError  # noqa: E402
-from kit.model import Test, machine  # noqa: E402
-from kit.paths import LINUX  # noqa: E402
-from kit.source import user_tree  # noqa: E402
-from kit.source.git import git  # noqa: E402
-from kit.test import kselftest, results, test, verdict  # noqa: E402
-from kit.vm import guest  # noqa: E402
+from kit import cli
+from kit.build import config, selftest
+from kit.errors import KitError
+from kit.model import Test, machine
+from kit.paths import LINUX
+from kit.source import user_tree
+from kit.source.git import git
+from kit.test import kselftest, results, test, verdict
+from kit.vm import guest
 
 KERNEL = 'VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 0\nEXTRAVERSION =\n'
 # as lib.mk has it; a program is a shell script that make copies
@@ -84,7 +77,7 @@ class Toy(unittest.TestCase):
         self.kernels = []
         for target, fake in (
             (user_tree, {'BUILD': self.work / 'build'}),
-            (kselftest, {'install_headers': lambda *_: None, 'PATIENCE': 1}),
+            (kselftest, {'install_headers': lambda *_: None, 'PATIENCE': 5}),
             (kselftest.kernel, {'build': self.built}),
             (guest, {'run_guest': self.booted}),
         ):
@@ -214,7 +207,9 @@ class Kernel(Toy):
                 contextlib.redirect_stderr(said),
             ):
                 with self.assertRaises(KitError) if dies else contextlib.nullcontext():
-                    config.configure(machine('x86_64'), flavour, mock.Mock(out=lambda *_: folder))
+                    config.configure(
+                        machine('x86_64'), flavour, mock.Mock(**{'out.return_value': folder})
+                    )
             self.assertIn(
                 'CONFIG_ODD=y was requested but is n (its dependencies?)', said.getvalue()
             )
@@ -317,7 +312,3 @@ class Results(unittest.TestCase):
             for wrong in f'{folder}/x.txt', f'{folder}/none/x.xml':
                 with self.assertRaises(cli.argparse.ArgumentTypeError):
                     cli.results_file(wrong)
-
-
-if __name__ == '__main__':
-    unittest.main()

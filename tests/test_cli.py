@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """The command line: what it takes, what it refuses, and that --help does nothing."""
 
@@ -12,10 +11,9 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-TOP = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(TOP))
-from kit import cli  # noqa: E402
-from kit.errors import KitError  # noqa: E402
+from kit import cli
+from kit.errors import KitError
+from tests.support import TOP
 
 
 def function_of(verb):
@@ -153,7 +151,3 @@ class CommandLine(unittest.TestCase):
     def test_make_has_the_verbs(self):
         named = re.search(r'^VERBS := (.*)$', (TOP / 'Makefile').read_text(), re.M)[1].split()
         self.assertEqual(named, [name for name, verb in cli.VERBS.items() if verb.make])
-
-
-if __name__ == '__main__':
-    unittest.main()

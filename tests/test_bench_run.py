@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How often make run boots."""
+
+import contextlib
+import io
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from kit.bench import run
+
+
+class Run(unittest.TestCase):
+    ROW = {'unit': 's', 'base': 1.0, 'patched': 0.5, 'ratio': 2.0}
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.build, self.key, self.boots = Path(folder.name), 'one', 0
+
+    def call(self, slowest, **given):
+        """How often both kernels were booted; slowest: the smallest ratio of the boots so far."""
+
+        def quick(_, most):
+            for self.boots in range(1, most + 1):
+                yield [{**self.ROW, 'min': slowest, 'max': 2.5}], 'tcg'
+
+        self.boots = 0
+        with (
+            mock.patch.multiple(run, BUILD=self.build, key_of=lambda *_: self.key),
+            mock.patch.multiple(
+                run.measure,
+                quick_topics=lambda: ['x'],
+                record=lambda *_: {'topic': 'x', 'rows': []},
+            ),
+            mock.patch.object(run.topics, 'benchmark', lambda _: mock.Mock(quick=quick)),
+            mock.patch.object(run.table, 'text', lambda _: 'table'),
+            contextlib.redirect_stderr(io.StringIO()),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            run.main(**given)
+        return self.boots
+
+    def test_more_boots_when_they_do_not_agree(self):
+        self.assertEqual(self.call(1.5), run.FEW)
+        self.key = 'two'
+        self.assertEqual(self.call(0.9), run.MANY)
+
+    def test_a_table_is_shown_again_until_something_changes(self):
+        self.assertEqual(self.call(1.5), run.FEW)
+        self.assertEqual(self.call(1.5), 0)
+        self.assertEqual(self.call(1.5, runs=1), 1)
+        self.key = 'two'
+        self.assertEqual(self.call(1.5), run.FEW)

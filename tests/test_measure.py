@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Records: boots that are not measured twice, parts, tables."""
+
+import contextlib
+import io
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from kit.bench import bench, measure, table
+from kit.errors import KitError
+from kit.model import Options
+
+
+class Bench(unittest.TestCase):
+    def test_the_next_one_goes_on_where_the_last_was_interrupted(self):
+        booted = []
+
+        def boot(*given):
+            booted.append(given[-1])
+            return {'x': [1.0]}, 'tcg'
+
+        with tempfile.TemporaryDirectory() as folder, mock.patch('kit.bench.measure.boot', boot):
+            image = Path(folder) / 'image'
+            image.write_text('one')
+            for names in (['first'], ['first', 'second']):
+                here = measure.Bench(journal=measure.Journal(Path(folder) / 'journal'))
+                for what in names:
+                    figures, accelerator = here.figures_of(
+                        'x86_64', image, 'job', [], Options(), what
+                    )
+                    self.assertEqual((figures, accelerator), ({'x': [1.0]}, 'tcg'))
+                with open(Path(folder) / 'journal', 'a', encoding='ascii') as file:
+                    file.write('[["hal\n')  # killed while it wrote
+            self.assertEqual(booted, ['first', 'second'])
+            image.write_text('other')
+            here.figures_of('x86_64', image, 'job', [], Options(), 'second')
+            self.assertEqual(booted, ['first', 'second', 'second'])
+
+
+class Tables(unittest.TestCase):
+    def test_worse_rows_come_first(self):
+        rows = [
+            {'base': 2, 'patched': 1, 'ratio': 2, 'better': 'lower'},
+            {'base': 1, 'patched': 2, 'ratio': 0.5, 'better': 'lower'},
+            {'base': 2, 'patched': 1, 'ratio': 0.5, 'better': 'higher'},
+            {'base': 1, 'patched': 0, 'ratio': None, 'better': 'lower'},
+        ]
+        self.assertEqual([table.better(row) for row in rows], [1, 0.5, 0.5, 1])
+
+    def test_a_part_takes_the_place_of_its_rows(self):
+        def row(metric, base):
+            return measure.row(metric, [[base]], [[1]])
+
+        topic = mock.Mock(PARTS={'locks': lambda *_: ([row('lock', 5)], 'tcg')})
+        record = {'command': 'make bench', 'rows': [row('lock', 3), row('time', 2)]}
+        with (
+            mock.patch('kit.topics.benchmark', lambda _: topic),
+            mock.patch('kit.bench.measure.load', lambda _: record),
+        ):
+            data = bench.with_part('x', 'locks', measure.Bench(), {}, 'make bench PART=locks')
+            self.assertEqual(
+                [(each['metric'], each['base']) for each in data['rows']],
+                [('time', 2), ('lock', 5)],
+            )
+            self.assertEqual(measure.commands(data), '`make bench`; `make bench PART=locks`')
+            with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(KitError):
+                bench.with_part('x', 'time', measure.Bench(), {}, '')
+
+    def test_a_ratio_is_within_its_range(self):
+        # of all figures together patched is faster than of either boot by itself
+        row = measure.row('x', [[1, 1, 9], [4, 9, 9]], [[1, 1, 1], [1, 4, 9]])
+        self.assertEqual((row['ratio'], row['min'], row['max']), (6.5, 1, 6.5))
+        self.assertFalse(table.outside(row))
+        self.assertTrue(table.outside({**row, 'max': 2}))

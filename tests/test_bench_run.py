@@ -19,6 +19,10 @@ class Run(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.build, self.key, self.boots = Path(folder.name), 'one', 0
 
+    def counted(self, _):
+        self.counts += 1
+        return [{'unit': 'instructions'}]
+
     def call(self, slowest, **given):
         """How often both kernels were booted; slowest: the smallest ratio of the boots so far."""
 
@@ -26,7 +30,7 @@ class Run(unittest.TestCase):
             for self.boots in range(1, most + 1):
                 yield [{**self.ROW, 'min': slowest, 'max': 2.5}], 'tcg'
 
-        self.boots = 0
+        self.boots = self.counts = 0
         with (
             mock.patch.multiple(run, BUILD=self.build, key_of=lambda *_: self.key),
             mock.patch.multiple(
@@ -34,7 +38,9 @@ class Run(unittest.TestCase):
                 quick_topics=lambda: ['x'],
                 record=lambda *_: {'topic': 'x', 'rows': []},
             ),
-            mock.patch.object(run.topics, 'benchmark', lambda _: mock.Mock(quick=quick)),
+            mock.patch.object(
+                run.topics, 'benchmark', lambda _: mock.Mock(quick=quick, counted=self.counted)
+            ),
             mock.patch.object(run.table, 'text', lambda _: 'table'),
             contextlib.redirect_stderr(io.StringIO()),
             contextlib.redirect_stdout(io.StringIO()),
@@ -44,6 +50,7 @@ class Run(unittest.TestCase):
 
     def test_more_boots_when_they_do_not_agree(self):
         self.assertEqual(self.call(1.5), run.FEW)
+        self.assertEqual(self.counts, 1)  # it repeats
         self.key = 'two'
         self.assertEqual(self.call(0.9), run.MANY)
 

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Guests that are followed and judged: shell scripts in QEMU's place."""
 
+import json
 import shutil
+import socket
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
 from kit.model import Limits
-from kit.vm import console, guest
+from kit.vm import console, guest, monitor
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
 
@@ -59,3 +62,33 @@ class Watch(unittest.TestCase):
             'did not power off',
             shutdown=1,
         )
+
+
+class Monitor(unittest.TestCase):
+    def test_registers_of_a_guest_that_hangs(self):
+        folder = Path(tempfile.mkdtemp(prefix='monitor-'))
+        self.addCleanup(shutil.rmtree, folder)
+        asked = []
+
+        def answer(server):
+            connection, _ = server.accept()
+            with connection, connection.makefile('rw', encoding='utf-8') as file:
+                for text in ({'QMP': {}}, {'return': {}}, {'return': 'RIP=1\r\n'}):
+                    if asked or 'QMP' not in text:
+                        asked.append(json.loads(file.readline())['execute'])
+                    file.write(json.dumps({'event': 'STOP'}) + '\n' if len(asked) == 2 else '')
+                    file.write(json.dumps(text) + '\n')
+                    file.flush()
+
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(folder / monitor.NAME))
+            server.listen()
+            thread = threading.Thread(target=answer, args=(server,))
+            thread.start()
+            self.assertEqual(monitor.registers(folder), 'RIP=1\n')
+            thread.join()
+        self.assertEqual(asked, ['qmp_capabilities', 'human-monitor-command'])
+
+    def test_nobody_answers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertEqual(monitor.registers(Path(folder)), '')

@@ -74,3 +74,17 @@ class Tables(unittest.TestCase):
         self.assertEqual((row['ratio'], row['min'], row['max']), (6.5, 1, 6.5))
         self.assertFalse(table.outside(row))
         self.assertTrue(table.outside({**row, 'max': 2}))
+
+    def test_seconds_that_the_boots_do_not_agree_about_are_marked(self):
+        topic = mock.Mock(HEAD=['what'], describe=lambda row: [row['metric']], note=lambda _: 'x')
+        rows = [
+            measure.row('agreed', [[2], [3]], [[1], [1]]),
+            measure.row('noise', [[2], [1]], [[1], [2]]),
+            measure.row('counted', [[2], [1]], [[1], [2]], 'instructions'),
+            {**measure.row('nothing', [[2], [1]], [[1], [2]]), 'ratio': None, 'min': None},
+        ]
+        with mock.patch('kit.topics.benchmark', lambda _: topic):
+            said = table.text({'topic': 'x', 'rows': rows})
+        marked = [line.split()[0] for line in said.splitlines() if line.endswith('?')]
+        self.assertEqual(marked, ['noise'])
+        self.assertIn('the range of the ratio includes 1', said)

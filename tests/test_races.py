@@ -138,7 +138,7 @@ int NS(runs)(int a)
         self.assertIn('tick', races.changed_functions(X86_64, 'kcsan'))
 
     def found(self, text, names):
-        return len(console.splats(text, console.splat_rules('x86_64', [races.elsewhere(names)])))
+        return len(console.splats(text, console.splat_rules('x86_64', [races.of_others(names)])))
 
     def test_one_of_the_two_accesses_counts(self):
         names = races.changed_functions(X86_64, 'kcsan')

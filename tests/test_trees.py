@@ -74,7 +74,7 @@ with Lock(work / 'out'):
             self.assertTrue((self.work / 'built').exists(), 'two builds in one folder')
 
     def test_results_of_a_guest_that_runs_are_kept(self):
-        with mock.patch.object(guest, 'RESULTS', self.work), mock.patch.object(guest, 'KEPT', 1):
+        with mock.patch.object(guest, 'RESULTS', self.work), mock.patch.object(guest, 'FOLDERS', 1):
             running = guest.new_folder('a')
             ended = running.with_name('20000101-000000-b-999999999')
             ended.mkdir()

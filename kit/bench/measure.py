@@ -9,6 +9,7 @@ each kernel. A row of a part that was measured by itself has the `command` that 
 What is particular to a topic is in its measure.py:
     measure(bench, runs, rounds)    ([rows], accelerator); bench: a Bench
     PARTS                     {PART=: what gives the rows of that part, with the same arguments}
+    counted(bench)            rows for `make run` that repeat however busy the host is
     quick(bench, runs)        for `make run`: yields (rows so far, accelerator) after each pair
     HEAD, describe(row)       titles and cells of the columns that say what a row is
     cover(row)                is it in the cover letter's table?

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make run: base and patched kernel side by side, the table shown as soon as each was booted once.
 
-Three boots of each kernel, five when those do not agree which kernel is faster, or RUNS=. When
+Three boots of each kernel, five when those do not agree which kernel is faster, or RUNS=. Seconds
+depend on what else the host does: rows that the boots do not agree about are marked, and counted
+instructions, which repeat, stand beside them. When
 nothing has changed since the last time, its table is shown again; RUNS=1 measures with one boot
 each.
 """
@@ -13,7 +15,7 @@ from pathlib import Path
 
 from kit import model, topics
 from kit.bench import measure, table
-from kit.bench.measure import Bench, Row
+from kit.bench.measure import Bench, Record, Row
 from kit.build import kernel
 from kit.build.trees import OURS, Trees, source
 from kit.errors import KitError, fail
@@ -64,11 +66,17 @@ def main(topic: str = '', runs: int = 0, trees: Trees = OURS) -> None:
             print(table.text(data))
             say(f'nothing has changed since this was measured ({shown(kept)}); RUNS=1 measures')
             return
-    module, data = topics.benchmark(topic), None
+    module = topics.benchmark(topic)
+    counted: list[Row] | None = None
+    whole: Record = {}
     for done, (rows, accelerator) in enumerate(module.quick(bench, wanted or MANY), 1):
-        data = measure.record(topic, 'make run', rows, accelerator)
+        if counted is None:
+            seconds = measure.record(topic, 'make run', rows, accelerator)
+            print(f'\nafter the first boot of each kernel:\n{table.text(seconds)}\n', flush=True)
+            counted = list(module.counted(bench)) if hasattr(module, 'counted') else []
+        whole = measure.record(topic, 'make run', [*counted, *rows], accelerator)
         if done >= (wanted or MANY) or not wanted and done >= FEW and settled(rows):
             break
-        print(f'\nafter {done} boot(s) of each kernel:\n{table.text(data)}\n', flush=True)
-    print(table.text(data))
-    measure.save({**data, 'key': key}, kept)
+        print(f'\nafter {done} boot(s) of each kernel:\n{table.text(whole)}\n', flush=True)
+    print(table.text(whole))
+    measure.save({**whole, 'key': key}, kept)

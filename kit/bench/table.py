@@ -67,8 +67,22 @@ def is_text(column: int, lines: list[list[str]]) -> bool:
     return not all(re.match(r'[\d.]', cell) for cell in found)
 
 
+def disagree(row: Row) -> bool:
+    """Of seconds: do its boots not say which kernel is faster?"""
+    several = row['unit'] == 's' and row.get('runs', 1) > 1 and row['ratio'] is not None
+    return several and row['min'] <= 1 <= row['max']
+
+
 def text(data: Record, cover: bool = False) -> str:
     head, lines = cells(data, cover)
+    rows = sorted(data['rows'], key=better)
+    note = topics.benchmark(data['topic']).note(data).replace('`', '')
+    if not cover and any(map(disagree, rows)):
+        head = [*head, '']
+        lines = [[*line, '?' if disagree(row) else ''] for line, row in zip(lines, rows)]
+        note += (
+            ' ?: the range of the ratio includes 1, the boots do not say which kernel is faster.'
+        )
     widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
     left = [is_text(column, lines) for column in range(len(head))]
     show = [
@@ -78,7 +92,6 @@ def text(data: Record, cover: bool = False) -> str:
         ).rstrip()
         for line in [head, *lines]
     ]
-    note = topics.benchmark(data['topic']).note(data).replace('`', '')
     return '\n'.join([*show, '', textwrap.fill(note, COVER_COLUMNS, break_on_hyphens=False)])
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kit import topics
+from kit.bench.measure import quick_topics
 from kit.build import kernel, selftest
 from kit.build.config import configure, fragments, generate, known_symbols
 from kit.build.trees import bisected, compiler_version, make
@@ -432,7 +433,9 @@ def configs(arch: str, full: bool = False) -> None:
     asked -= {boot.flavour for boot in plan.chosen(arch)}
     asked |= {'plain+share', 'plain+gdb'}
     if arch == GENERIC:
-        asked |= {'trace', 'plain+quick'}  # make bench's and make run's
+        asked.add('trace')  # make bench's
+    quick = (topics.benchmark(topic).QUICK for topic in quick_topics())
+    asked |= {flavour for its_arch, flavour, _ in quick if its_arch == arch}  # make run's
     checkout(series().last, linux_of(arch))
     found = []
     for flavour in sorted(asked):

@@ -116,7 +116,7 @@ def changed_functions(machine: Machine, flavour: str) -> list[str]:
     return sorted(named) or fail(f'the series changes nothing of {machine.arch} {flavour}')
 
 
-def elsewhere(names: Iterable[str]) -> str:
+def of_others(names: Iterable[str]) -> str:
     """A regular expression of the reports that do not count."""
     return rf'BUG: KCSAN: data-race in (?!.*\b({"|".join(names)})\b)'
 
@@ -139,7 +139,7 @@ def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 def below(text: str, names: Sequence[str]) -> Counter[str]:
     """Counter of the reports elsewhere with both accesses in what the named functions call."""
-    wanted, rule = set(names), re.compile(elsewhere(names))
+    wanted, rule = set(names), re.compile(of_others(names))
     return Counter(
         title
         for title, sides in reports(text)

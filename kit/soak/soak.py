@@ -122,7 +122,7 @@ def options_of(machine: Machine, minutes: int, splats: Words = ()) -> Options:
 
 def tell_races(text: str, changed: Sequence[str]) -> None:
     """What KCSAN says of code that the series does not change."""
-    print(f'soak: {len(re.findall(races.elsewhere(changed), text))} races elsewhere')
+    print(f'soak: {len(re.findall(races.of_others(changed), text))} races elsewhere')
     for title, count in races.below(text, changed).most_common():
         print(f'  {count} called by the series on both sides: {title}')
 
@@ -152,7 +152,7 @@ def run(
     ]
     said = Said(tests)
     changed = races.changed_functions(machine, flavour) if flavour == 'kcsan' else []
-    options = options_of(machine, minutes, (races.elsewhere(changed),) if changed else ())
+    options = options_of(machine, minutes, (races.of_others(changed),) if changed else ())
     files = [
         *(built(machine, name, asked.programs[name]) for name in names),
         selftest.keep_vm(machine),

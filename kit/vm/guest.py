@@ -23,7 +23,7 @@ from kit.errors import KitError
 from kit.model import Limits, Machine, Options
 from kit.paths import BUILD, shown
 from kit.process import Progress, say
-from kit.vm import console, initrd
+from kit.vm import console, initrd, monitor
 from kit.vm.console import Rules, read, size
 from kit.vm.qemu import command_line, host_is, need
 
@@ -32,7 +32,7 @@ RESULTS = BUILD / 'results'
 # A busy host has held four vCPUs up for more than half a minute, and by default Linux calls that a
 # lockup: what hangs, hangs for longer.
 PATIENT = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
-KEPT = 40  # folders there
+FOLDERS = 40  # folders there
 
 
 OnLine = Callable[[str], object]  # is given each line of the job's output as it comes
@@ -73,7 +73,7 @@ def new_folder(name: str) -> Path:
     """A folder for one boot; the oldest ones go."""
     try:
         RESULTS.mkdir(parents=True, exist_ok=True)
-        for old in sorted(path for path in RESULTS.iterdir() if path.is_dir())[:-KEPT]:
+        for old in sorted(path for path in RESULTS.iterdir() if path.is_dir())[:-FOLDERS]:
             if not in_use(old):
                 shutil.rmtree(old, ignore_errors=True)
         folder = RESULTS / f'{datetime.datetime.now():%Y%m%d-%H%M%S}-{name}-{os.getpid()}'
@@ -148,7 +148,10 @@ def judge(
     """(status, message, detail): lost, then splats, then the job's own exit status."""
     where = shown(folder / 'console')
     if lost:
-        return LOST, f'guest lost: it {lost}; console: {where}', console.tail(folder / 'console')
+        registers = folder / 'registers'
+        more = f'; registers: {shown(registers)}' if registers.exists() else ''
+        message = f'guest lost: it {lost}; console: {where}{more}'
+        return LOST, message, console.tail(folder / 'console')
     if found:
         return (
             SPLAT,
@@ -196,6 +199,8 @@ def watch(
             if progress:
                 progress.tick('' if heard.up else '(booting)')
             time.sleep(0.05)
+        if lost and (found := monitor.registers(folder)):
+            (folder / 'registers').write_text(found)
     finally:
         qemu.kill()
         qemu.wait()
@@ -268,6 +273,7 @@ def run_guest(
         if config.exists():
             shutil.copy(config, folder / 'config')
         words = command_line(machine, accelerator, image, whole, options, FILE)
+        words += monitor.words()
         return watch(words, folder, options.limits, rules, what, on_line)
     except OSError as error:
         raise KitError(f'{error.filename or shown(folder)}: {error.strerror}') from error

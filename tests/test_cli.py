@@ -6,6 +6,7 @@ import importlib
 import inspect
 import io
 import re
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -151,3 +152,47 @@ class CommandLine(unittest.TestCase):
     def test_make_has_the_verbs(self):
         named = re.search(r'^VERBS := (.*)$', (TOP / 'Makefile').read_text(), re.M)[1].split()
         self.assertEqual(named, [name for name, verb in cli.VERBS.items() if verb.make])
+
+
+class Ends(unittest.TestCase):
+    """How a program ends, by what has ended it."""
+
+    def ended(self, body):
+        script = (
+            'import errno, os, sys\nfrom kit import cli\nfrom kit.errors import KitError\n'
+            f'def main():\n    {body}\ncli.guarded(main, "verb")\nprint("goes on")\n'
+        )
+        done = subprocess.run(
+            [sys.executable, '-B', '-c', script],
+            cwd=TOP,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    def test_an_error_is_one_line(self):
+        self.assertEqual(self.ended('raise KitError("no", 3)'), (3, '', 'verb: no\n'))
+        full = self.ended('raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "a")')
+        self.assertEqual(full, (1, '', 'verb: a: No space left on device\n'))
+
+    def test_a_bug_shows_where(self):
+        for body in 'open("/no/such/file")', '1 / 0':
+            status, _, said = self.ended(body)
+            self.assertEqual(status, 1)
+            self.assertIn('Traceback', said)
+
+    def test_statuses(self):
+        self.assertEqual(self.ended('pass'), (0, 'goes on\n', ''))
+        self.assertEqual(self.ended('sys.exit(2)'), (2, '', ''))
+        self.assertEqual(self.ended('raise KeyboardInterrupt'), (130, '', ''))
+
+    def test_importing_has_no_effects(self):
+        script = (
+            'import importlib, pkgutil, signal, sys\nimport kit\n'
+            'before = signal.getsignal(signal.SIGTERM), sys.excepthook, list(sys.path)\n'
+            'for found in pkgutil.walk_packages(kit.__path__, "kit."):\n'
+            '    importlib.import_module(found.name)\n'
+            'assert before == (signal.getsignal(signal.SIGTERM), sys.excepthook, list(sys.path))\n'
+        )
+        subprocess.run([sys.executable, '-B', '-c', script], cwd=TOP, check=True)

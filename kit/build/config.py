@@ -13,7 +13,7 @@ from pathlib import Path
 from kit import model, topics
 from kit.errors import KitError
 from kit.model import Machine
-from kit.paths import GUEST, shown
+from kit.paths import GUEST, SERIES, shown
 from kit.process import say, step
 from kit.source.git import git, try_git
 from kit.build.trees import OURS, Tree, make, source, stamp_of, state
@@ -130,8 +130,8 @@ def configure(machine: Machine, flavour: str, tree: Tree) -> None:
     if mark.exists() and written.exists() and mark.read_text() == key + written.read_text():
         return
     for file, wanted in asked:
-        if file.name == 'topic.toml':
-            # the base has none of them, half a series or a tree of the user's own some
+        if file.is_relative_to(SERIES):
+            # what topics add: the base has none of it, half a series or a tree of the user's some
             known = known_symbols(src, wanted)
             wanted = {symbol: value for symbol, value in wanted.items() if symbol in known}
         requested.update({symbol: (value, file) for symbol, value in wanted.items()})

@@ -82,21 +82,10 @@ def source(tree: Tree) -> Path:
 
 
 # what kbuild takes from the environment, where somebody may have it for a build of his own
-OF_THE_USER = (
-    'KCFLAGS',
-    'KCPPFLAGS',
-    'KAFLAGS',
-    'LLVM',
-    'LLVM_IAS',
-    'KBUILD_EXTRA_WARN',
-    'KBUILD_CHECKSRC',
-    'KBUILD_EXTMOD',
-    'KBUILD_OUTPUT',
-    'KCONFIG_CONFIG',
-    'MAKEFLAGS',
-    'GNUMAKEFLAGS',
-    'MAKELEVEL',
-)
+OF_THE_USER = """
+KCFLAGS KCPPFLAGS KAFLAGS LLVM LLVM_IAS KBUILD_EXTRA_WARN KBUILD_CHECKSRC KBUILD_EXTMOD
+KBUILD_OUTPUT KCONFIG_CONFIG MAKEFLAGS GNUMAKEFLAGS MAKELEVEL
+""".split()
 
 
 def make(machine: Machine, folder: Path, src: Path, *goals: Word) -> tuple[list[Word], Environment]:

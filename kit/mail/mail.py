@@ -390,27 +390,14 @@ def write(
     return posting, version, mails, faults
 
 
+SEND_EMAIL = """
+git send-email --confirm=never --no-thread --no-validate --no-chain-reply-to --no-format-patch
+--suppress-cc=self --suppress-cc=author --suppress-cc=body --suppress-cc=cccmd --no-annotate
+--8bit-encoding=UTF-8
+""".split()
+
+
 def send_email(files: Sequence[Path]) -> None:
     if not Path(output(['git', '--exec-path']).strip(), 'git-send-email').exists():
         raise KitError('git send-email is missing: install the package git-email')
-    step(
-        'send',
-        [
-            'git',
-            'send-email',
-            '--confirm=never',
-            '--no-thread',
-            '--no-validate',
-            '--no-chain-reply-to',
-            '--no-format-patch',
-            '--suppress-cc=self',
-            '--suppress-cc=author',
-            '--suppress-cc=body',
-            '--suppress-cc=cccmd',
-            '--no-annotate',
-            '--8bit-encoding=UTF-8',
-            *files,
-        ],
-        cwd=TOP,
-        timeout=600,
-    )
+    step('send', [*SEND_EMAIL, *files], cwd=TOP, timeout=600)

@@ -78,24 +78,16 @@ def missing(packages: str, archs: Sequence[str], full: bool = False) -> tuple[li
     return [name for name in wanted if name not in have], qemu
 
 
+INSTALL = """
+apt-get install -y -q --no-install-recommends -o DPkg::Lock::Timeout=120 -o Acquire::Retries=2
+-o Acquire::http::Timeout=30
+""".split()
+
+
 def install(packages: Sequence[str], env: Environment | None = None, *options: str) -> int:
     return step(
         f'install {" ".join(packages)}',
-        [
-            'apt-get',
-            'install',
-            '-y',
-            '-q',
-            '--no-install-recommends',
-            '-o',
-            'DPkg::Lock::Timeout=120',
-            '-o',
-            'Acquire::Retries=2',
-            '-o',
-            'Acquire::http::Timeout=30',
-            *options,
-            *packages,
-        ],
+        [*INSTALL, *options, *packages],
         timeout=1800,
         check=False,
         env={'DEBIAN_FRONTEND': 'noninteractive', **(env or {})},

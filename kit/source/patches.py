@@ -45,73 +45,28 @@ def ranges() -> list[Range]:
     return result
 
 
+# what a user's configuration could change of a patch's bytes
+SETTINGS = """
+diff.suppressBlankEmpty=false diff.noprefix=false diff.mnemonicPrefix=false diff.relative=false
+diff.orderFile=/dev/null diff.statGraphWidth=0 diff.ignoreSubmodules=none diff.dirstat=
+diff.wsErrorHighlight=none diff.colorMoved=no
+format.encodeEmailHeaders=true format.mboxrd=false format.filenameMaxLength=64
+""".split()
+OPTIONS = """
+--zero-commit --no-signature --no-numbered --full-index --no-attach --no-thread --no-to --no-cc
+--no-from --no-signoff --no-base --no-notes --no-add-header --no-cover-letter --no-ext-diff
+--no-textconv --subject-prefix=PATCH --suffix=.patch --start-number=1 --find-renames=50% --binary
+--unified=3 --inter-hunk-context=0 --diff-algorithm=histogram --indent-heuristic --src-prefix=a/
+--dst-prefix=b/ --no-relative --submodule=short
+""".split()
+
+
 def format_patches(
     first: str, last: str, folder: Path, *more: str, env: Environment | None = None
 ) -> None:
     """The commits of a range as files whose bytes depend on nothing but the commits."""
-    git(
-        '-c',
-        'diff.suppressBlankEmpty=false',
-        '-c',
-        'diff.noprefix=false',
-        '-c',
-        'diff.mnemonicPrefix=false',
-        '-c',
-        'diff.relative=false',
-        '-c',
-        'diff.orderFile=/dev/null',
-        '-c',
-        'diff.statGraphWidth=0',
-        '-c',
-        'diff.ignoreSubmodules=none',
-        '-c',
-        'format.encodeEmailHeaders=true',
-        '-c',
-        'format.mboxrd=false',
-        '-c',
-        'format.filenameMaxLength=64',
-        '-c',
-        'diff.dirstat=',
-        '-c',
-        'diff.wsErrorHighlight=none',
-        '-c',
-        'diff.colorMoved=no',
-        'format-patch',
-        '--zero-commit',
-        '--no-signature',
-        '--no-numbered',
-        '--full-index',
-        '--no-attach',
-        '--no-thread',
-        '--no-to',
-        '--no-cc',
-        '--no-from',
-        '--no-signoff',
-        '--no-base',
-        '--no-notes',
-        '--no-add-header',
-        '--no-cover-letter',
-        '--no-ext-diff',
-        '--no-textconv',
-        '--subject-prefix=PATCH',
-        '--suffix=.patch',
-        '--start-number=1',
-        '--find-renames=50%',
-        '--binary',
-        '--unified=3',
-        '--inter-hunk-context=0',
-        '--diff-algorithm=histogram',
-        '--indent-heuristic',
-        '--src-prefix=a/',
-        '--dst-prefix=b/',
-        '--no-relative',
-        '--submodule=short',
-        '-o',
-        folder,
-        *more,
-        f'{first}..{last}',
-        env=env,
-    )
+    settings = [word for setting in SETTINGS for word in ('-c', setting)]
+    git(*settings, 'format-patch', *OPTIONS, '-o', folder, *more, f'{first}..{last}', env=env)
 
 
 def write_series(folder: Path, parts: Sequence[Range]) -> dict[str, list[str]]:

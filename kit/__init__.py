@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""python3 -m kit VERB. The verbs' modules are in rooms: setup, source, build, vm, test, soak,
-bench, check, mail. cli.py alone reads the command line, model.py what TOML files say."""
+"""python3 -m kit VERB. CONTRIBUTING.md lists the sub-packages. Only cli.py reads the command line;
+model.py defines what the TOML files may contain."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What ends a verb. Only the command line prints it and ends the process."""
+"""Errors that end a verb. Only the command line prints them and ends the process."""
 
 from typing import NoReturn
 
@@ -7,7 +7,7 @@ TERMINATED, INTERRUPTED = 143, 130  # what a shell says of a process that a sign
 
 
 class KitError(Exception):
-    """A verb cannot go on: one line that says why, and the exit status."""
+    """The verb cannot go on: one line with the reason, and the exit status."""
 
     def __init__(self, message: object, code: int = 1) -> None:
         super().__init__(str(message))
@@ -15,5 +15,5 @@ class KitError(Exception):
 
 
 def fail(message: object, code: int = 1) -> NoReturn:
-    """KitError, where an expression is needed."""
+    """Raises KitError where Python wants an expression."""
     raise KitError(message, code)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What guest/*.toml and series/TOPIC/topic.toml say, each key a field of a frozen dataclass."""
+"""guest/*.toml and series/TOPIC/topic.toml as frozen dataclasses: each key is a field."""
 
 import re
 from collections.abc import Mapping

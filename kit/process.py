@@ -148,8 +148,8 @@ def end_children() -> None:
 
 
 class Pool(ThreadPoolExecutor):
-    """Threads of a verb. When it ends, by a signal or an error, nothing waits for what they do: the
-    command line ends what they have started (end_children) and the process."""
+    """Threads of a verb. After a signal or an error nothing waits for them: the command line ends
+    the programs that they have started (end_children), then the process."""
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.shutdown(wait=kind is None, cancel_futures=kind is not None)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measurements: base and patched kernel, records, tables, pictures, pages."""
+"""Measurements of base and patched kernel: records, tables, pictures, pages."""

@@ -19,12 +19,12 @@ from kit.source.git import git, is_at, whole_worktree
 
 @dataclass(frozen=True)
 class Tree:
-    """A source in root/linux and its outputs in root/build/ARCH-FLAVOUR: the way from one to the
-    other is the same everywhere, so that ccache shares objects between the trees."""
+    """A source in root/linux and its outputs in root/build/ARCH-FLAVOUR. The relative path between
+    them is the same in every tree, so ccache shares objects."""
 
     name: str
     root: Path
-    begins_as: 'Tree | None' = None  # with whose objects its first build begins
+    begins_as: 'Tree | None' = None  # its first build starts from the objects there
 
     def __str__(self) -> str:
         return self.name
@@ -42,11 +42,11 @@ class Tree:
 
 @dataclass(frozen=True)
 class Trees:
-    """What is built and compared."""
+    """The two kernels that a verb compares."""
 
     base: Tree
     patched: Tree
-    series: Tree  # has the programs that a tree of the user's lacks
+    series: Tree  # linux/, which has programs that a user's tree lacks
 
     def named(self, name: str) -> Tree:
         known = {'base': self.base, 'patched': self.patched}
@@ -62,7 +62,7 @@ OURS = Trees(BASE, PATCHED, PATCHED)
 
 
 def bisected(arch: str) -> Tree:
-    """Where commits are compiled one by one: one for each architecture, side by side."""
+    """The architecture's tree in which commits are compiled one by one."""
     return Tree(f'bisect-{arch}', BUILD / 'bisect' / arch)
 
 

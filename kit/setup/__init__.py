@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What has to be there: packages, linux/, a tree of the user's."""
+"""Prerequisites of a verb: Debian packages, tools from PyPI, linux/."""

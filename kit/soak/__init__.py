@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What runs for long, and what is compared at random."""
+"""Long runs of all workloads, and random calls compared on both kernels."""

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""series/ as files and linux/ as branches: the base, apply, export, rebase, worktrees."""
+"""series/ as files, linux/ as branches: base, apply, export, rebase, worktrees."""

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""BASE: the release that the series is written on, and the checksum of each file that it
-touches."""
+"""BASE: the release that the series is based on, and checksums of the files that it touches."""
 
 import hashlib
 import re

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Do linux/ and series/ say the same? What either holds that the other does not is protected."""
+"""Compares linux/ with series/, and protects work that only one of them has."""
 
 import contextlib
 import shutil

@@ -36,7 +36,7 @@ Tell = Callable[[Ended], object]
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What the command line asks for."""
+    """Options of `make test`."""
 
     test: str = ''
     arch: str = ''

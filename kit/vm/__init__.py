@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Guests: QEMU, their file system, how one is started, followed and judged."""
+"""Guests: QEMU, their file system, their console, and how a boot ends."""

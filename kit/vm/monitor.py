@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""QEMU's monitor: where the CPUs of a guest are that says nothing any more."""
+"""QEMU's monitor: the registers of a guest that hangs."""
 
 import json
 import socket

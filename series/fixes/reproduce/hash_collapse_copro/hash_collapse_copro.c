@@ -19,6 +19,13 @@
 #include <asm/mmu_context.h>
 #include <asm/pte-walk.h>
 
+/* where walks mark their CPU, hash_page_mm() does so, too */
+#if __has_include(<linux/lockless_pgtable_walk.h>)
+#include <linux/lockless_pgtable_walk.h>
+#else
+static void lockless_pgtable_walk_begin(void) { }
+#endif
+
 #define COLLAPSES	6
 #define PATIENCE	(120 * HZ)	/* then give up */
 
@@ -59,6 +66,7 @@ static bool walk(unsigned long addr, bool *found)
 	pte_t *ptep;
 
 	local_irq_save(flags);
+	lockless_pgtable_walk_begin();
 	ptep = find_linux_pte(mm->pgd, addr, &thp, NULL);
 	small = ptep && !thp;
 	if (small) {

@@ -109,7 +109,7 @@ class Files(unittest.TestCase):
             file = Path(folder, 'x/topic.toml')
             file.parent.mkdir()
             for text, says in (
-                ('afer = []', r'x/topic\.toml: afer: no such key'),
+                ('later = []', r'x/topic\.toml: later: no such key'),
                 ('after = "y"', r"x/topic\.toml: after: a list is meant, not 'y'"),
                 ('[front]\nrows = [{metric = "x"}]', r'front: rows\[0\]: text is missing'),
                 ('[[boot]]\narch = "arm64"', r'x/topic\.toml: boot\[0\]: flavour is missing'),

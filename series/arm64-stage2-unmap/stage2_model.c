@@ -222,7 +222,7 @@ static void clean_unmapped(void *page, size_t size)
 		clean(page, size);
 }
 
-static bool should_stop(struct kvm_s2_mmu *unused, unsigned long nr)
+static bool should_yield(struct kvm_s2_mmu *unused, unsigned long nr)
 {
 	return !any(3);
 }
@@ -270,7 +270,7 @@ static void free_detached(struct list_head *tables)
 	}
 }
 
-static void unmap(u64 start, u64 end, kvm_pgtable_stop_fn_t stop)
+static void unmap(u64 start, u64 end, kvm_pgtable_yield_fn_t stop)
 {
 	u64 addr = start;
 
@@ -279,7 +279,7 @@ static void unmap(u64 start, u64 end, kvm_pgtable_stop_fn_t stop)
 		u64 from = addr, to;
 
 		cleans = true;
-		if (kvm_pgtable_stage2_unmap_step(&pgt, &addr, end, stop, host_ops ? &tables : NULL))
+		if (kvm_pgtable_stage2_unmap_resumable(&pgt, &addr, end, stop, host_ops ? &tables : NULL))
 			fail("an unmap failed");
 		cleans = false;
 		if (addr <= from)
@@ -366,7 +366,7 @@ static void run(int rounds)
 		default:
 			refill();
 			nr_visits = nr_invalidations;
-			unmap(start, start + size, any(2) ? should_stop : never);
+			unmap(start, start + size, any(2) ? should_yield : never);
 			break;
 		}
 	}
@@ -378,12 +378,12 @@ static void run(int rounds)
 
 static int unmap_step(u64 *addr, u64 end)
 {
-	return kvm_pgtable_stage2_unmap_step(&pgt, addr, end, stage2_unmap_should_stop, NULL);
+	return kvm_pgtable_stage2_unmap_resumable(&pgt, addr, end, stage2_unmap_should_yield, NULL);
 }
 
 static int wrprotect_step(u64 *addr, u64 end)
 {
-	return kvm_pgtable_stage2_wrprotect_step(&pgt, addr, end, stage2_wp_should_stop);
+	return kvm_pgtable_stage2_wrprotect_resumable(&pgt, addr, end, stage2_wp_should_yield);
 }
 
 /* Somebody waits for the lock all the time: after how much of the memory does it get it? */

@@ -119,8 +119,8 @@ def source():
     ):
         code = cut(code, start)
     lock = (ARM64 / 'kvm/mmu.c').read_text()
-    last = lock.index('static bool stage2_wp_should_stop(')
-    code += lock[lock.index('#define STAGE2_LOCK_BATCH\t') : lock.index('\n}\n', last) + 3]
+    last = lock.index('static bool stage2_wp_should_yield(')
+    code += lock[lock.index('#define STAGE2_CONTENTION_BATCH\t') : lock.index('\n}\n', last) + 3]
     return [re.sub(r'^#include .*$', '', text, flags=re.M) for text in (header, code)]
 
 

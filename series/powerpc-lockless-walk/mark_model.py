@@ -23,7 +23,7 @@ PARTS = {
     'MB': (
         'a full barrier between the mark and the first load of a walk',
         WALK,
-        r'set_this_lockless_walk_mark\(LOCKLESS_WALK_MARKED\);\s*smp_mb\(\);',
+        r'set_this_cpu_lockless_walk_state\(LOCKLESS_PGTABLE_WALK_SEEN\);\s*smp_mb\(\);',
     ),
     'UMB': (
         'a full barrier before the updater reads the marks',
@@ -34,23 +34,23 @@ PARTS = {
         'a barrier after it has read them',
         GATHER,
         r'on_each_cpu_cond\(tlb_remove_table_cpu_may_walk[^;]*;\s*'
-        r'#ifdef CONFIG_ARCH_HAS_LOCKLESS_WALK_MARK\s*smp_mb\(\);',
+        r'#ifdef CONFIG_ARCH_HAS_LOCKLESS_PGTABLE_TRACKING\s*smp_mb\(\);',
     ),
     'REL': (
         'the release with which the interrupt takes a mark away',
         GATHER,
-        r'smp_store_release\(lockless_walk_mark_of\([^;]*, 0\);',
+        r'smp_store_release\(cpu_lockless_walk_state\([^;]*, 0\);',
     ),
     'SET': (
         'the mark that a walk sets again after the interrupt',
         WALK,
-        r'this_lockless_walk_mark\(\)[^;]*\{\s*set_this_lockless_walk_mark',
+        r'this_cpu_lockless_walk_state\(\)[^;]*\{\s*set_this_cpu_lockless_walk_state',
     ),
     'ORD': (
         'a barrier of its own for an NMI that walks before that of the walk',
         WALK,
-        r'!\(this_lockless_walk_mark\(\) & LOCKLESS_WALK_ORDERED\)[^}]*'
-        r'smp_mb\(\);\s*set_this_lockless_walk_mark\(LOCKLESS_WALK_ORDERED\);',
+        r'!\(this_cpu_lockless_walk_state\(\) & LOCKLESS_PGTABLE_WALK_SEEN_MB\)[^}]*'
+        r'smp_mb\(\);\s*set_this_cpu_lockless_walk_state\(LOCKLESS_PGTABLE_WALK_SEEN_MB\);',
     ),
 }
 

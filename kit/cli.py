@@ -103,6 +103,7 @@ OPTIONS = {
     'results': Option(
         'FILE', 'what the tests gave, as .ktap, .xml (JUnit) or .json (KernelCI)', results_file
     ),
+    'reviewed': a_flag('you have read each patch, and sign for it'),
     'rounds': Option('N', 'rounds in each boot', number),
     'runs': Option('N', 'boots of each kernel', number),
     'seed': Option('N', 'repeats a sequence of random numbers', number),
@@ -112,7 +113,7 @@ OPTIONS = {
     'stay': a_flag('with --keep: leave another commit of series/ checked out', variable=False),
     'test': Option('REGEX', 'only tests with such a name', pattern),
     'to': Option('ADDRESS', 'a trial: to this address only'),
-    'topic': Option('TOPIC', 'a folder of series/'),
+    'topic': Option('TOPIC', 'a folder of series/; of mail a posting, TOPIC/NN-POSTING, too'),
     'tree': Option('TREE', 'patched or base'),
 }
 
@@ -233,8 +234,8 @@ VERBS = {
     ),
     'mail': Verb(
         'mail.mail.main',
-        'a topic as mail, into an mbox',
-        'topic patch to send linux stable-git',
+        'a posting as mail, into an mbox',
+        'topic patch to send reviewed linux stable-git',
         needs='series',
         packages='MAIL',
     ),

@@ -233,12 +233,27 @@ class Compile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Posting:
+    """What is mailed at once: series/TOPIC/NAME/."""
+
+    name: str
+    tree: str  # its maintainers' tree
+    branch: str
+    needs: Words = ()  # earlier postings of the topic
+    waits: Words = ()  # subjects and topics of others that have to be upstream
+    state: str  # ready, RFC, or what it waits for
+    ask: Mapping[str, str] = field(default_factory=dict)  # {people: what they are asked}
+    cc: Words = ()  # people whom neither get_maintainer nor a patch names
+
+
+@dataclass(frozen=True, kw_only=True)
 class Topic:
     name: str = field(metadata=NOT_IN_FILE)
     after: Words = ()
     front: Front = Front()
     single: bool = False
     needs: Mapping[str, Words] = field(default_factory=dict)
+    posting: tuple[Posting, ...] = ()
     suites: Mapping[str, Words] = field(default_factory=dict)
     programs: Mapping[str, Words] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)

@@ -28,6 +28,53 @@ def order() -> list[str]:
     return names
 
 
+def postings(topic: str) -> list[str]:
+    """The folders of a topic, each mailed at once, in the order they apply; none if it is flat."""
+    return sorted(path.name for path in (SERIES / topic).glob('[0-9][0-9]-*') if path.is_dir())
+
+
+def parts_of(topic: str) -> list[str]:
+    """The topic's branches in linux/, each named like its folder below series/: TOPIC/NN-POSTING
+    for each posting, or TOPIC."""
+    return [f'{topic}/{posting}' for posting in postings(topic)] or [topic]
+
+
+def parts() -> list[str]:
+    """The branches of all topics, in the order they apply."""
+    return [part for topic in order() for part in parts_of(topic)]
+
+
+def topic_of(part: str) -> str:
+    return part.partition('/')[0]
+
+
+def posting(part: str) -> model.Posting | None:
+    """What topic.toml says of the posting; None for a flat topic."""
+    topic, _, name = part.partition('/')
+    if not name:
+        return None
+    for found in model.topic(topic).posting:
+        if found.name == name:
+            return found
+    raise KitError(f'{shown(SERIES / topic / "topic.toml")}: no [[posting]] has the name {name}')
+
+
+def below(part: str) -> list[str]:
+    """The parts that a posting is mailed on, in the order they apply: the topics of `after`, and
+    those of its topic's postings that it needs."""
+    topic, found = topic_of(part), posting(part)
+    names = parts_of(topic)
+    wanted = {f'{topic}/{name}' for name in (found.needs if found else ())}
+    if wrong := wanted - set(names[: names.index(part)]):
+        raise KitError(
+            f'{shown(SERIES / topic / "topic.toml")}: {part} needs {min(wrong)}, which is no '
+            'earlier posting'
+        )
+    wanted |= {more for each in wanted for more in below(each) if topic_of(more) == topic}
+    others = [each for name in after(topic) for each in parts_of(name)]
+    return others + [name for name in names if name in wanted]
+
+
 def all_of_them() -> list[model.Topic]:
     return [model.topic(name) for name in order()]
 

@@ -648,7 +648,7 @@ class Verbs(unittest.TestCase):
                 TOPIC='two',
                 GIT_CEILING_DIRECTORIES=str(self.work),
                 GIT_CONFIG_NOSYSTEM='1',
-                **{'SEND': '1', **env},
+                **{'SEND': '1', 'REVIEWED': '1', **env},
             )
             self.assertNotIn('Traceback', done.stderr)
             return done.returncode, done.stderr, sink.mails
@@ -720,6 +720,16 @@ class Verbs(unittest.TestCase):
         self.assertIn(b'\nA Sender (1):\n', letter)
         self.assertIn(b'\nC. Ontributor (1):\n', letter)
         self.assertIn('with patches of C. Ontributor <c@example.org>', said)
+
+    def test_mail_that_nobody_has_reviewed(self):
+        self.mailable()
+        status, said, mails = self.mail(REVIEWED='')
+        self.assertEqual((bool(status), mails), (True, []), said)
+        self.assertIn('REVIEWED=1', said)
+        self.assertIn('generated-content.rst', said)
+        status, said, mails = self.mail('--to', 'me@example.com', REVIEWED='')
+        self.assertEqual(status, 0, said)
+        self.assertTrue(mails)
 
     def test_mail_of_an_author_whom_nobody_can_ask(self):
         self.mailable()
@@ -917,7 +927,7 @@ class Verbs(unittest.TestCase):
                 self.assertEqual(self.call('sh', '-c', line).returncode, 0, line)
         self.commit('kernel/mine.c', '', 'new\n', 'mine: add it\n\nWhy.')
         self.good('export')
-        self.assertTrue((self.top / 'series/mine/0001-mine-add-it.patch').exists())
+        self.assertTrue((self.top / 'series/mine/01-first/0001-mine-add-it.patch').exists())
         text = page.partition('```toml\n')[2].partition('```')[0]
         (self.top / 'series/mine/topic.toml').write_text(text)
         self.assertEqual(

@@ -35,6 +35,7 @@ OWN = {
     'contents': files.contents,
     'exceptions': files.exceptions,
     'tables': files.tables,
+    'covers': files.covers,
     'own-tests-verbs': files.own_tests_of_verbs,
 }
 READING = {

@@ -19,7 +19,7 @@ from kit.source.apply import applied
 from kit.source.git import git, whole, whole_worktree
 from kit.source.patches import patch_files
 from kit.source.pinned import touched
-from kit.topics import order
+from kit.topics import order, parts_of, topic_of
 
 A = TypeVar('A')
 B = TypeVar('B')
@@ -43,18 +43,22 @@ class Series:
 
     def __init__(self) -> None:
         try:
-            self.tips = applied()
+            self.parts = applied()  # {TOPIC or TOPIC/NN-POSTING: commit}
         except KitError as error:
             raise Failed(f'series/ does not apply: {error}') from error
+        self.tips = {topic: self.parts[parts_of(topic)[-1]] for topic in order()}
         self.last = list(self.tips.values())[-1]
         self.files = touched('base', self.last)
         self.new = touched('base', self.last, '--diff-filter=A')
         self.patches = [path for topic in order() for path in patch_files(topic)]
-        below, self.topic_files, self.commits = 'base', {}, []
+        below, self.topic_files = 'base', {}
         for topic, tip in self.tips.items():
             self.topic_files[topic] = touched(below, tip)
+            below = tip
+        self.commits, below = [], 'base'
+        for part, tip in self.parts.items():
             self.commits += [
-                (topic, commit)
+                (topic_of(part), commit)
                 for commit in git('rev-list', '--reverse', f'{below}..{tip}').split()
             ]
             below = tip

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from kit import cli
 from kit.check.common import Failed, need_patches, series
-from kit.check.sink import Mail, Sink
+from kit.check.sink import Sink
+from kit.mail import cover
 from kit.paths import BUILD, LINUX, TOP
 from kit.process import result
 from kit.source.git import git, remove, sparse_worktree, try_git
 from kit.source.patches import patch_files
 from kit.source.pinned import touched
-from kit.topics import is_single, order
+from kit.topics import is_single, parts
 
 Tips = dict[str, str]  # {topic: its last commit}
 
@@ -39,7 +40,7 @@ def make_box(tips: Tips) -> None:
     git('clone', '-q', '--shared', '--no-checkout', LINUX, linux)
     for topic, tip in tips.items():
         git('update-ref', f'refs/heads/{topic}', tip, cwd=linux)
-    git('symbolic-ref', 'HEAD', f'refs/heads/{order()[-1]}', cwd=linux)
+    git('symbolic-ref', 'HEAD', f'refs/heads/{parts()[-1]}', cwd=linux)
     git(
         'sparse-checkout',
         'set',
@@ -77,7 +78,9 @@ def send(topic: str, sink: Sink) -> tuple[int, str]:
         },
     }
     done = result(
-        [sys.executable, '-m', 'kit', 'mail', '--topic', topic, '--send'], cwd=BOX, env=env
+        [sys.executable, '-m', 'kit', 'mail', '--topic', topic, '--send', '--reviewed'],
+        cwd=BOX,
+        env=env,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -127,9 +130,9 @@ def names_base(data: bytes) -> bool:
     return bool(re.search(rb'^base-commit: [0-9a-f]{40}$', data, re.M))
 
 
-def faults_of_single(topic: str, mails: Sequence[Mail], folder: Path) -> list[str]:
-    """What is wrong with the mails of a topic whose patches are mailed one by one."""
-    names, faults = [re.sub('^[0-9]+-', '', path.stem) for path in patch_files(topic)], []
+def faults_of_single(names, mails, folder):
+    """What is wrong with mails of one patch each, from the mboxes of these names."""
+    faults = []
     if len(mails) != len(names):
         return [f'{len(mails)} mails of {len(names)} patches arrived']
     for name, mail, (recipients, data) in zip(names, parsed(mails), mails):
@@ -183,17 +186,18 @@ def what_is_wrong(topic: str, mails: Sequence[Mail]) -> tuple[list[str], Sequenc
     """What is wrong with a topic's mails; those that are patches."""
     folder = BOX / 'build' / 'mail'
     if is_single(topic):
-        return faults_of_single(topic, mails, folder / topic), mails
+        names = [re.sub('^[0-9]+-', '', path.stem) for path in patch_files(topic)]
+        return faults_of_single(names, mails, folder / topic), mails
+    if not cover.read(topic):
+        return faults_of_single([topic], mails, folder), mails
     return faults_of(topic, mails, folder / f'{topic}-v1.mbox'), mails[1:]
 
 
 def check(tips: Tips) -> list[str]:
     """The topics' commits; faults, one a line."""
     make_box(tips)
-    faults: list[str] = []
-    files: dict[str, list[Path]] = {}
-    last = list(tips.values())[-1]
-    for topic in order():
+    faults, files, last = [], {}, list(tips.values())[-1]
+    for topic in parts():
         with Sink() as sink:
             status, said = send(topic, sink)
         if status:
@@ -203,7 +207,7 @@ def check(tips: Tips) -> list[str]:
             return [*faults, *(f'{topic}: {fault}' for fault in wrong)]
         for number, (_, data) in enumerate(patches, 1):
             path = BOX / 'arrived' / f'{topic}-{number:04}'
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(
                 b'From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n' + data
             )
@@ -226,9 +230,9 @@ def check(tips: Tips) -> list[str]:
     return faults
 
 
-def mail() -> None:
-    """Each topic, mailed to a server on loopback, arrives whole, threaded, signed off, and applies
-    to the same trees."""
+def mail():
+    """Each posting, mailed to a server on loopback, arrives whole, threaded and signed off, and
+    applies to the same trees."""
     need_patches()
-    if found := check(series().tips):
+    if found := check(series().parts):
         raise Failed('\n'.join(found))

@@ -37,7 +37,7 @@ def round_trip() -> None:
         raise Skipped(f'the base is {version}, the bytes are those of {wanted}')
     folder, names, below = WORK / 'export', {}, 'base'
     shutil.rmtree(folder, ignore_errors=True)
-    for topic, tip in series().tips.items():
+    for topic, tip in series().parts.items():
         (folder / topic).mkdir(parents=True)
         format_patches(below, tip, folder / topic)
         names[topic] = sorted(path.name for path in (folder / topic).iterdir())
@@ -51,9 +51,9 @@ def round_trip() -> None:
         )
 
 
-def plain_am() -> None:
-    """`git am series/*/*.patch` works without our scripts: the order of the files is the order of
-    the topics, no CR."""
+def plain_am():
+    """`git am` works without our scripts: the order of the files is the order of the topics and
+    postings, no CR."""
     need_patches()
     for path in series().patches:
         if b'\r' in path.read_bytes():

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A topic as mail: cover letter, To and Cc per patch, Signed-off-by of whoever sends. If topic.toml
-says `single`, each patch is a mail of its own, without a cover letter.
+"""A posting as mail: cover letter, To and Cc per patch, Signed-off-by of whoever sends. A posting
+of one patch, and each patch of a topic whose topic.toml says `single`, has no letter.
 
---topic is needed when there are several. --patch: of a `single` topic only the patches with this in
-their file name. --send calls git send-email; without it the mail is written as an mbox below
-build/mail and nothing leaves. --linux or --stable-git is a git tree that has the base's tag: the
-base-commit is the one that everybody has.
+--topic is needed when there are several: TOPIC/NN-POSTING, or TOPIC for all of its postings.
+--patch: of a `single` topic only the patches with this in their file name. --send calls git
+send-email, with --reviewed only; without it the mail is written as an mbox below build/mail and
+nothing leaves. --linux or --stable-git is a git tree that has the base's tag: the base-commit is
+the one that everybody has.
 """
 
 import dataclasses
@@ -17,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from email.header import Header
 from pathlib import Path
 
-from kit.bench import measure, table
+from kit import topics
 from kit.errors import KitError, fail
 from kit.host import host_cpus
-from kit.mail import checkpatch, single
-from kit.paths import BUILD, LINUX, SERIES, TOP
+from kit.mail import checkpatch, cover, single
+from kit.paths import BUILD, LINUX, TOP
 from kit.process import output, result, say, step
 from kit.source.apply import apply
 from kit.source.base import stable_of_config
@@ -29,7 +30,6 @@ from kit.source.git import git, remove
 from kit.source.patches import format_patches, patch_files, ranges
 from kit.source.pinned import pinned, tag_of
 from kit.source.state import corresponds
-from kit.topics import after, is_single, order
 
 # trailers of people who get the patch beside those whom get_maintainer names
 CREDITS = 'Cc', 'Reported-by', 'Suggested-by', 'Originally-by', 'Co-developed-by', 'Reviewed-by'
@@ -42,7 +42,8 @@ class Posting:
     name: str  # of its tags and files: TOPIC, or TOPIC/PATCH
     first: str  # the commit below
     last: str
-    letter: tuple[str, str] | None  # subject and text of the cover letter
+    letter: tuple | None  # subject and text of the cover letter
+    cc: tuple = ()  # people whom topic.toml names
 
 
 Recipients = tuple[list[str], list[str]]  # To, Cc
@@ -73,31 +74,7 @@ def last_sent(name: str) -> int:
     return max(map(int, tags), default=0)
 
 
-def cover(topic: str) -> tuple[str, str]:
-    """Subject and text of the cover letter, its table filled from the recorded benchmark."""
-    path = SERIES / topic / 'cover.md'
-    if not path.is_file():
-        raise KitError(f'series/{topic}/cover.md is missing')
-    title, _, text = path.read_text().partition('\n')
-    if not title.startswith('# ') or not text.strip():
-        raise KitError(
-            f'series/{topic}/cover.md: the first line must be `# subject`, then the text'
-        )
-    if '\n@TABLE@\n' in text:
-        text = text.replace('@TABLE@', results(topic))
-    return title[2:].strip(), text.strip()
-
-
-def results(topic: str) -> str:
-    """The table of a cover letter."""
-    data = measure.load(topic)
-    if data:
-        return table.text(data, cover=True)
-    say(f'mail: note: there is no series/{topic}/bench.json, the cover letter has no table')
-    return f'(not measured yet: make bench TOPIC={topic})'
-
-
-def credited(path: Path) -> list[str]:
+def credited(path):
     """Those whom the patch's own trailers name."""
     trailers = git('interpret-trailers', '--parse', path).splitlines()
     found = [re.fullmatch(r'([\w-]+): (.*?<?\S+@[^\s>]+>?)(\s*#.*)?', line) for line in trailers]
@@ -119,19 +96,25 @@ def recipients(path: Path) -> Recipients:
     return to, cc + [who for who in credited(path) if address_of(who) not in there]
 
 
-def address_of(who: str) -> str:
+def with_more(to, cc, more):
+    """The Cc with these as well, each address once."""
+    there = {address_of(who) for who in (*to, *cc)}
+    return [*cc, *(who for who in more if address_of(who) not in there)]
+
+
+def address_of(who):
     """The address in `A Name <address>`."""
     return re.sub(r'.*<(.*)>', r'\1', who).strip().lower()
 
 
-def alone(topic: str) -> tuple[str, str]:
-    """(from, to): the topic's commits on the base and the topics it needs, as it is mailed,
+def alone(part):
+    """(from, to): the commits of a topic or posting on the base and what it needs, as it is mailed,
     whatever else is in series/."""
-    if order()[0] == topic:
-        return next((first, last) for each, first, last in ranges() if each == topic)
+    if topics.parts()[0] == part:
+        return next((first, last) for each, first, last in ranges() if each == part)
     folder = BUILD / 'mail.tmp'
     try:
-        tips = ['base', *apply(folder, [*after(topic), topic]).values()]
+        tips = ['base', *apply(folder, [*topics.below(part), part]).values()]
         return tips[-2], tips[-1]
     finally:
         remove(folder)
@@ -209,11 +192,11 @@ def finish(path: Path, sign: str) -> None:
     )
 
 
-def known_topic(topic: str) -> str:
-    names = order()
+def known_topic(topic):
+    names = topics.order()
     alone_there = names[0] if len(names) == 1 else ''
     topic = topic or alone_there or fail(f'TOPIC= is needed, one of: {" ".join(names)}')
-    if topic not in names:
+    if topic not in names and topic not in topics.parts():
         raise KitError(f'no topic {topic} (known: {" ".join(names)})')
     if not (LINUX / '.git').exists() or not corresponds():
         raise KitError(
@@ -303,15 +286,19 @@ def address(
     return whole
 
 
-def postings(topic: str, words: str) -> list[Posting]:
-    """What is mailed of the topic."""
-    if not is_single(topic):
+def postings(topic, words):
+    """What is mailed of the topic, or of one posting of it."""
+    if not topics.is_single(topic):
         if words:
             raise KitError(f'PATCH={words}: {topic} is mailed as a whole')
-        first, last = alone(topic)
-        if not git('rev-list', f'{first}..{last}').strip():
-            raise KitError(f'topic {topic} has no patches')
-        return [Posting(topic, first, last, cover(topic))]
+        found = []
+        for part in [topic] if '/' in topic else topics.parts_of(topic):
+            first, last = alone(part)
+            if not git('rev-list', f'{first}..{last}').strip():
+                raise KitError(f'topic {part} has no patches')
+            said = topics.posting(part)
+            found.append(Posting(part, first, last, cover.read(part), said.cc if said else ()))
+        return found
     wanted = [path for path in patch_files(topic) if words in path.name]
     if not wanted:
         raise KitError(
@@ -325,15 +312,21 @@ def postings(topic: str, words: str) -> list[Posting]:
     ]
 
 
-def main(
-    topic: str = '',
-    patch: str = '',
-    to: str = '',
-    send: bool = False,
-    linux: str = '',
-    stable_git: str = '',
-) -> None:
+def must_be_reviewed(reviewed, to):
+    """Nobody but a person can sign for what a tool wrote."""
+    say(
+        'mail: Signed-off-by certifies the Developer Certificate of Origin '
+        '(Documentation/process/submitting-patches.rst): you have the right to submit this, and '
+        'have reviewed it. Patches that an LLM wrote: coding-assistants.rst, generated-content.rst'
+    )
+    if not reviewed and not to:
+        raise KitError('nothing was sent: REVIEWED=1 says that you have read and sign each patch')
+
+
+def main(topic='', patch='', to='', send=False, reviewed=False, linux='', stable_git=''):
     topic, who, number = known_topic(topic), sender(), pinned()[0]
+    if send:
+        must_be_reviewed(reviewed, to)
     base = upstream(number, linux, stable_git)
     if not base:
         say(
@@ -376,6 +369,8 @@ def write(
     faults = checkpatch.findings(patches, LINUX)
     with ThreadPoolExecutor(host_cpus()) as pool:
         found = [([only], [])] * len(patches) if only else list(pool.map(recipients, patches))
+    if not only:
+        found = [(to, with_more(to, cc, posting.cc)) for to, cc in found]
     for line in faults:
         say(f'  {line.replace(f"{BUILD}/", "build/")}')
     to, cc = address(letter, patches, found)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from kit.errors import KitError
 from kit.lock import Lock
-from kit.paths import BUILD
+from kit.paths import BUILD, shown
 from kit.process import Progress, say
 from kit.source.git import git, remove, sparse_worktree, try_git
-from kit.source.patches import files_of, patch_files, patch_subject
+from kit.source.patches import files_of, patch_files, patch_subject, strays
 from kit.source.pinned import PINNED, PREIMAGES, as_pinned, base_file, pinned, tag_of, version_of
-from kit.topics import order
+from kit.topics import order, parts, parts_of
 
 
 def stopped_at(folder: Path) -> int:
@@ -65,7 +65,7 @@ def preimages() -> None:
         remove(folder)
         git('worktree', 'add', '--quiet', '--force', '--force', '--detach', folder, PINNED)
         try:
-            for topic in filter(patch_files, order()):
+            for topic in filter(patch_files, parts()):
                 if am(folder, patch_files(topic)):
                     say(f'note: topic {topic} does not apply to the files of {pinned()[0]} in BASE')
                     return
@@ -74,9 +74,14 @@ def preimages() -> None:
             remove(folder)
 
 
-def apply(folder: Path, names: Sequence[str] | None = None) -> dict[str, str]:
-    """Apply series/, or only some topics of it, in a worktree of its own; {topic: commit}."""
-    names = names or order()
+def apply(folder, names=None):
+    """Apply series/, or only some topics and postings of it, in a worktree of its own; {part:
+    commit}."""
+    for topic in order():
+        if found := strays(topic):
+            raise KitError(f'{shown(found[0])} is beside the postings of {topic}: make export')
+    asked = names or order()
+    names = [part for name in asked for part in ([name] if '/' in name else parts_of(name))]
     patches = [path for topic in names for path in patch_files(topic)]
     preimages()
     sparse_worktree(folder, files_of(patches) or {'Makefile'})
@@ -104,8 +109,8 @@ def apply(folder: Path, names: Sequence[str] | None = None) -> dict[str, str]:
 
 
 @functools.cache
-def applied() -> dict[str, str]:
-    """{topic: commit} of all of series/, applied from scratch by whoever asks first."""
+def applied():
+    """{part: commit} of all of series/, applied from scratch by whoever asks first."""
     with Lock(BUILD / 'apply'):
         folder = BUILD / 'apply' / 'linux'
         try:

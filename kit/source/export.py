@@ -8,10 +8,10 @@ from kit.errors import KitError
 from kit.paths import LINUX, SERIES, TOP
 from kit.process import say
 from kit.source.git import git
-from kit.source.patches import patch_files, ranges
+from kit.source.patches import patch_files, ranges, strays
 from kit.source.pinned import base_text
 from kit.source.state import busy, exported, same_bytes, save_state, series_changed, uncommitted
-from kit.topics import order
+from kit.topics import order, parts
 
 
 def put(path: Path, content: bytes) -> None:
@@ -26,8 +26,8 @@ def main() -> None:
         raise KitError('no linux/ here: make tree')
     if busy():
         raise KitError(f'a {busy()} is under way in linux/: finish or abort it first')
-    last = order()[-1]
-    parts = ranges()
+    last = parts()[-1]
+    found = ranges()
     beyond = git('log', '--format=%h %s', f'refs/heads/{last}..HEAD').splitlines()
     if beyond:
         raise KitError(
@@ -36,7 +36,7 @@ def main() -> None:
         )
     with exported() as (folder, names):
         different = same_bytes(folder, names)
-        text = base_text(parts[-1][2])
+        text = base_text(found[-1][2])
         if changed := series_changed(different):
             raise KitError(
                 f'{changed[0]} has changed since linux/ was made from series/ (git pull, an edit) '
@@ -50,6 +50,9 @@ def main() -> None:
             for path in patch_files(topic):
                 if path.name not in files:
                     path.unlink()
+        for path in (path for topic in order() for path in strays(topic)):
+            path.unlink()
+            different.append(str(path.relative_to(TOP)))
         if text != (TOP / 'BASE').read_text():
             put(TOP / 'BASE', text.encode())
             different.append('BASE')

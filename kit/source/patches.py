@@ -11,20 +11,31 @@ from kit.errors import KitError
 from kit.paths import SERIES
 from kit.process import Environment
 from kit.source.git import git, try_git
-from kit.topics import order
+from kit.topics import parts, parts_of
 
 Range = tuple[str, str, str]  # topic, the commit below, its last one
 
+def in_folder(part):
+    return sorted((SERIES / part).glob('[0-9][0-9][0-9][0-9]-*.patch'))
 
-def patch_files(topic: str) -> list[Path]:
-    return sorted((SERIES / topic).glob('[0-9][0-9][0-9][0-9]-*.patch'))
+
+def patch_files(name):
+    """The patches of a topic, or of one posting (TOPIC/NN-POSTING), in the order they apply."""
+    if '/' in name:
+        return in_folder(name)
+    return [path for part in parts_of(name) for path in in_folder(part)]
 
 
-def ranges() -> list[Range]:
-    """[(topic, from, to)] of the branches in linux/, which must be stacked in the order of
-    series/order."""
+def strays(topic):
+    """Patches beside the postings of a topic: no branch has them."""
+    return in_folder(topic) if parts_of(topic) != [topic] else []
+
+
+def ranges():
+    """[(part, from, to)] of the branches in linux/, one for each topic or posting, which must be
+    stacked in the order of series/order."""
     result, below = [], 'base'
-    for topic in order():
+    for topic in parts():
         branch = f'refs/heads/{topic}'
         if try_git('rev-parse', '-q', '--verify', branch).returncode:
             raise KitError(
@@ -69,8 +80,8 @@ def format_patches(
     git(*settings, 'format-patch', *OPTIONS, '-o', folder, *more, f'{first}..{last}', env=env)
 
 
-def write_series(folder: Path, parts: Sequence[Range]) -> dict[str, list[str]]:
-    """series/'s patches as they would be exported, into a folder; {topic: [names]}."""
+def write_series(folder, parts):
+    """series/'s patches as they would be exported, into a folder; {part: [names]}."""
     result = {}
     for topic, first, last in parts:
         target = Path(folder) / topic
@@ -80,8 +91,8 @@ def write_series(folder: Path, parts: Sequence[Range]) -> dict[str, list[str]]:
     return result
 
 
-def digest(topic: str) -> str:
-    """One number for a topic's patches."""
+def digest(topic):
+    """One number for the patches of a topic or posting."""
     total = hashlib.sha256()
     for path in patch_files(topic):
         content = path.read_bytes()

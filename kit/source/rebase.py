@@ -24,7 +24,7 @@ from kit.source.git import git, git_command, git_env, try_git
 from kit.source.patches import patch_files, ranges
 from kit.source.pinned import mainline, pinned, tag_of, version_of
 from kit.source.state import busy, corresponds, uncommitted
-from kit.topics import order
+from kit.topics import order, parts
 
 # the bases of the last rebase: git keeps both
 NEXT, BEFORE = 'refs/series/next', 'refs/series/before'
@@ -145,7 +145,7 @@ def rebase(commit: str, version: str, subjects: Sequence[str]) -> None:
             '--onto',
             commit,
             before,
-            order()[-1],
+            parts()[-1],
         ),
         cwd=LINUX,
         env=git_env(),

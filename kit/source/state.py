@@ -11,7 +11,7 @@ from kit.paths import BUILD, LINUX
 from kit.source.git import git, try_git
 from kit.source.patches import digest, patch_files, ranges, write_series
 from kit.source.pinned import base_file
-from kit.topics import order
+from kit.topics import parts
 
 # Kept by `tree` and `export`: what linux/ and series/ were when they last were the same
 STATE = LINUX / '.git' / 'series-state'
@@ -47,11 +47,11 @@ def same_bytes(folder: Path, names: dict[str, list[str]]) -> list[str]:
 
 def save_state() -> None:
     tips = branches()
-    STATE.write_text(''.join(f'{topic} {tips[topic]} {digest(topic)}\n' for topic in order()))
+    STATE.write_text(''.join(f'{topic} {tips[topic]} {digest(topic)}\n' for topic in parts()))
 
 
-def load_state() -> dict[str, tuple[str, str]]:
-    """{topic: (commit, digest of its patches)} when linux/ and series/ last were the same."""
+def load_state():
+    """{part: (commit, digest of its patches)} when linux/ and series/ last were the same."""
     try:
         return {
             topic: (commit, number)
@@ -65,7 +65,7 @@ def series_changed(different: Sequence[str]) -> list[str]:
     """Those of the differing files whose topic has changed in series/ (git pull, an edit) since
     linux/ was made from it."""
     changed = {topic for topic, (_, number) in load_state().items() if number != digest(topic)}
-    return [name for name in different if name.split('/')[1] in changed]
+    return [name for name in different if name[len('series/') :].rpartition('/')[0] in changed]
 
 
 def busy() -> str:
@@ -106,7 +106,7 @@ def own_work() -> str:
         return f'a {busy()} is under way in linux/: finish or abort it'
     head = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
     commit = git('rev-parse', 'HEAD').strip()
-    state, names = load_state(), order()
+    state, names = load_state(), parts()
     known = {git('rev-parse', 'base^{commit}').strip(), *(value[0] for value in state.values())}
     different = []
     for topic in dict.fromkeys([*names, *state]):
@@ -146,7 +146,7 @@ def own_work() -> str:
 
 def elsewhere() -> str:
     """What linux/ has checked out, in words, unless it is the last commit of the last topic."""
-    tip = try_git('rev-parse', '-q', '--verify', f'refs/heads/{order()[-1]}').stdout
+    tip = try_git('rev-parse', '-q', '--verify', f'refs/heads/{parts()[-1]}').stdout
     commit = git('rev-parse', 'HEAD')
     branch = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
     return '' if commit == tip else branch or commit[:12]
@@ -155,11 +155,11 @@ def elsewhere() -> str:
 def corresponds() -> bool:
     """Is linux/ what series/ describes, the last topic checked out, whatever is uncommitted?"""
     head = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
-    if busy() or head != order()[-1]:
+    if busy() or head != parts()[-1]:
         return False
     if unchanged():
         return True
-    if set(order()) - set(branches()):
+    if set(parts()) - set(branches()):
         return False
     with exported() as (folder, written):
         if same_bytes(folder, written):
@@ -176,7 +176,7 @@ def branches() -> dict[str, str]:
 
 def unchanged() -> bool:
     """Are the branches and series/ what they were when they last were the same?"""
-    names, state, tips = order(), load_state(), branches()
+    names, state, tips = parts(), load_state(), branches()
     return list(state) == names and all(
         state[name] == (tips.get(name), digest(name)) for name in names
     )

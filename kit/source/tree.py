@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Make linux/ what series/ describes: the base and one branch per topic.
+"""Make linux/ what series/ describes: the base and one branch per topic or posting.
 
 `make tree` insists: it is an error when linux/ holds work that series/ does not. What run, test and
 other verbs stand on (keep) leaves such a linux/ as it is and says so. Those that take a tree of the
@@ -23,7 +23,7 @@ from kit.source.state import (
     unchanged,
     uncommitted,
 )
-from kit.topics import order
+from kit.topics import parts
 
 
 def main(keep: bool = False, stay: bool = False) -> None:
@@ -35,7 +35,7 @@ def main(keep: bool = False, stay: bool = False) -> None:
 
 def synchronize(keep: bool, stay: bool) -> None:
     """See above; one at a time."""
-    last = order()[-1]
+    last = parts()[-1]
     if corresponds():
         files = uncommitted()
         if files:
@@ -67,11 +67,12 @@ def synchronize(keep: bool, stay: bool) -> None:
     if done.returncode:
         raise KitError(f'{done.stderr.strip().splitlines()[0]} (git checkout in linux/)')
     old = [topic for topic in load_state() if topic not in tips]
+    # first, as TOPIC and TOPIC/NN-POSTING cannot both be
+    git('update-ref', '--stdin', stdin=''.join(f'delete refs/heads/{name}\n' for name in old))
     git(
         'update-ref',
         '--stdin',
-        stdin=''.join(f'update refs/heads/{topic} {tip}\n' for topic, tip in tips.items())
-        + ''.join(f'delete refs/heads/{topic}\n' for topic in old),
+        stdin=''.join(f'update refs/heads/{name} {tip}\n' for name, tip in tips.items()),
     )
     git('symbolic-ref', 'HEAD', f'refs/heads/{last}')
     save_state()

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Cover letters: series/TOPIC/NN-POSTING/cover.md, or series/TOPIC/cover.md of a flat topic; and the
+form that those of postings have to have, and the messages of their patches."""
+
+import re
+
+from kit import topics
+from kit.bench import measure, table
+from kit.errors import KitError
+from kit.paths import SERIES, shown
+from kit.process import say
+from kit.source.patches import patch_files
+
+# what a maintainer reads in a minute
+LINES, COLUMNS, WORDS, ROWS = 60, 75, 450, 6
+VERBS = 'bench|check|deps|differ|export|mail|run|shell|soak|tables|test|tree'
+# in each cover letter: (regular expression, what it stands for)
+WANTED = (
+    (r'^Costs: ', 'costs (`Costs: ...`)'),
+    (r'\?', 'what is asked of whom'),
+    (r'\bLLM\b', 'that an LLM wrote it'),
+    (r'\btested\b', 'how it was tested'),
+)
+
+
+def path_of(part):
+    return SERIES / part / 'cover.md'
+
+
+def read(part):
+    """Subject and text of the cover letter, its table filled from the recorded benchmark; None for a
+    posting of one patch without one."""
+    path = path_of(part)
+    if not path.is_file():
+        if '/' in part and len(patch_files(part)) == 1:
+            return None
+        raise KitError(f'{shown(path)} is missing')
+    title, _, text = path.read_text().partition('\n')
+    if not title.startswith('# ') or not text.strip():
+        raise KitError(f'{shown(path)}: the first line must be `# subject`, then the text')
+    if '\n@TABLE@\n' in text:
+        text = text.replace('@TABLE@', results(topics.topic_of(part)))
+    return title[2:].strip(), text.strip()
+
+
+def results(topic):
+    """The table of a cover letter."""
+    data = measure.load(topic)
+    if data:
+        return table.text(data, cover=True)
+    say(f'mail: note: there is no series/{topic}/bench.json, the cover letter has no table')
+    return f'(not measured yet: make bench TOPIC={topic})'
+
+
+def is_table(line):
+    return line.startswith('    ')
+
+
+def is_link(line):
+    """A link cannot be broken."""
+    return re.fullmatch(r'\[\d+\] https:/[/]\S+', line)
+
+
+def faults(text):
+    """What is wrong with the form of a posting's cover letter."""
+    lines = text.rstrip('\n').split('\n')
+    words = sum(len(line.split()) for line in lines if not is_table(line))
+    rows = [line for line in lines if is_table(line) and re.search(r'\d\S*$', line)]
+    found = []
+    if not lines[0].startswith('# '):
+        found.append('the first line is not `# subject`')
+    if len(lines) > LINES:
+        found.append(f'{len(lines)} lines, {LINES} are the most')
+    if words > WORDS:
+        found.append(f'{words} words without the table, {WORDS} are the most')
+    if len(rows) > ROWS:
+        found.append(f'a table of {len(rows)} rows, {ROWS} are the most')
+    for number, line in enumerate(lines, 1):
+        if len(line) > COLUMNS and not is_link(line):
+            found.append(f'line {number}: {len(line)} columns')
+        if not line.isascii():
+            found.append(f'line {number}: not ASCII')
+    found += verbs_in(text)
+    found += [f'does not say {what}' for wanted, what in WANTED if not re.search(wanted, text, re.M)]
+    return found
+
+
+def verbs_in(text):
+    """Targets of this repository, which the recipient does not have."""
+    return [f'a target of this repository: {verb}' for verb in re.findall(rf'\bmake (?:{VERBS})\b', text)]
+
+
+def message_faults(text):
+    """What is wrong with the message of a posting's patch."""
+    message = text.partition('\n---\n')[0]
+    found = verbs_in(message)
+    if not re.search(r'^Assisted-by: LLM( [\w-]+)*$', message, re.M):
+        found.append('no Assisted-by: LLM')
+    return found
+
+
+def all_faults():
+    """[file: fault] of all postings; fixes, mailed one by one, have messages only."""
+    found = []
+    for part in topics.parts():
+        if '/' not in part and not topics.is_single(part):
+            continue
+        files = patch_files(part)
+        if '/' in part:
+            topics.posting(part)
+            if len(files) > 15:
+                found.append(f'series/{part}: {len(files)} patches, 15 are the most')
+            if path_of(part).is_file():
+                found += [f'{shown(path_of(part))}: {each}' for each in faults(path_of(part).read_text())]
+            elif len(files) > 1:
+                found.append(f'{shown(path_of(part))} is missing')
+        for path in files:
+            text = path.read_text(errors='replace')
+            found += [f'{shown(path)}: {each}' for each in message_faults(text)]
+    for topic in topics.all_of_them():
+        names = topics.postings(topic.name)
+        found += [
+            f'series/{topic.name}/topic.toml: there is no folder {each.name}'
+            for each in topic.posting
+            if each.name not in names
+        ]
+    return found

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The form of cover letters and messages, and a topic as a folder of postings."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+TOP = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TOP))
+from kit import model, topics  # noqa: E402
+from kit.errors import KitError  # noqa: E402
+from kit.mail import cover  # noqa: E402
+from kit.source import apply, patches  # noqa: E402
+
+LETTER = """# subsystem: Do it in less time
+
+It takes 2 s. Do it in one walk (1).
+
+                 base  patched
+    the worst     1.0      1.1
+    the best      2.0      0.5
+
+Costs: one load.
+
+A Maintainer: is that acceptable?
+
+An LLM wrote the code and text. It was tested under emulation only.
+
+[1] LORE/a-message-id-that-is-too-long-for-a-line-of-75-columns@example.com
+""".replace('LORE', 'https:/' + '/lore.kernel.org/r')
+
+TOPIC = """[[posting]]
+name = "01-one"
+tree = "git://a/tree.git"
+branch = "next"
+state = "ready"
+
+[[posting]]
+name = "02-two"
+tree = "git://a/tree.git"
+branch = "next"
+needs = ["01-one"]
+state = "waits for 01-one"
+"""
+
+
+class Letters(unittest.TestCase):
+    def test_a_letter_in_the_form(self):
+        self.assertEqual([], cover.faults(LETTER))
+
+    def test_what_is_not_in_the_form(self):
+        for old, new, said in (
+            ('# subsystem', 'subsystem', 'the first line is not'),
+            ('in one walk', 'in one walk' + ' word' * 450, 'words without the table, 450 are'),
+            ('Costs: one', '\n' * 60 + 'Costs: one', 'lines, 60 are the most'),
+            ('    the best', '    a row         1.0      2.0\n' * 5 + '    the best', 'of 7 rows'),
+            ('in one walk', 'in one walk' + 'x' * 75, 'columns'),
+            ('2 s', '2 \N{MICRO SIGN}s', 'not ASCII'),
+            ('Costs:', 'make bench TOPIC=x shows it. Costs:', 'this repository: make bench'),
+            ('Costs:', 'It has', 'does not say costs'),
+            ('acceptable?', 'acceptable.', 'does not say what is asked'),
+            ('LLM', 'author', 'does not say that an LLM'),
+            ('tested', 'looked at', 'does not say how it was tested'),
+        ):
+            with self.subTest(new):
+                found = cover.faults(LETTER.replace(old, new, 1))
+                self.assertTrue(any(said in fault for fault in found), found)
+
+    def test_messages(self):
+        message = 'Subject: [PATCH] a: b\n\nDo it.\n\nAssisted-by: LLM sparse\n---\n make test\n'
+        self.assertEqual([], cover.message_faults(message))
+        self.assertTrue(cover.message_faults(message.replace('Assisted-by', 'Helped-by')))
+        self.assertTrue(cover.message_faults(message.replace('Do it.', 'Run make bench.')))
+
+
+class Layout(unittest.TestCase):
+    """A flat topic, and one of two postings."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.series = Path(folder.name)
+        (self.series / 'order').write_text('flat\nfolders\n')
+        for name in (
+            'flat/0001-a.patch',
+            'folders/01-one/0001-b.patch',
+            'folders/01-one/0002-c.patch',
+            'folders/02-two/0001-d.patch',
+        ):
+            path = self.series / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f'Subject: [PATCH] {path.stem}\n')
+        (self.series / 'folders/topic.toml').write_text(f'after = ["flat"]\n{TOPIC}')
+        for module in (topics, patches, model):
+            patch = mock.patch.object(module, 'SERIES', self.series)
+            patch.start()
+            self.addCleanup(patch.stop)
+        model.topic.cache_clear()
+        self.addCleanup(model.topic.cache_clear)
+
+    def test_parts(self):
+        self.assertEqual(['flat', 'folders/01-one', 'folders/02-two'], topics.parts())
+
+    def test_patches_of_a_topic_and_of_a_posting(self):
+        names = [path.name for path in patches.patch_files('folders')]
+        self.assertEqual(['0001-b.patch', '0002-c.patch', '0001-d.patch'], names)
+        self.assertEqual(
+            ['0001-d.patch'], [path.name for path in patches.patch_files('folders/02-two')]
+        )
+
+    def test_what_a_posting_is_mailed_on(self):
+        self.assertEqual(['flat'], topics.below('folders/01-one'))
+        self.assertEqual(['flat', 'folders/01-one'], topics.below('folders/02-two'))
+        self.assertEqual([], topics.below('flat'))
+
+    def test_a_posting_that_needs_a_later_one(self):
+        text = TOPIC.replace('branch = "next"\nstate', 'branch = "next"\nneeds = ["02-two"]\nstate')
+        (self.series / 'folders/topic.toml').write_text(text)
+        model.topic.cache_clear()
+        with self.assertRaisesRegex(KitError, 'which is no earlier posting'):
+            topics.below('folders/01-one')
+
+    def test_a_folder_that_topic_toml_does_not_know(self):
+        (self.series / 'folders/03-three').mkdir()
+        with self.assertRaisesRegex(KitError, 'no .*posting.* has the name 03-three'):
+            topics.posting('folders/03-three')
+
+    def test_patches_beside_the_postings(self):
+        (self.series / 'folders/0001-e.patch').write_text('')
+        self.assertEqual(['0001-e.patch'], [path.name for path in patches.strays('folders')])
+        with self.assertRaisesRegex(KitError, 'is beside the postings of folders'):
+            apply.apply(self.series / 'linux')
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -10,6 +10,7 @@ from unittest import mock
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 from kit import model, topics  # noqa: E402
+from kit.bench import provenance  # noqa: E402
 from kit.errors import KitError  # noqa: E402
 from kit.mail import cover  # noqa: E402
 from kit.source import apply, patches  # noqa: E402
@@ -44,6 +45,47 @@ branch = "next"
 needs = ["01-one"]
 state = "waits for 01-one"
 """
+
+
+PATCH = """Subject: [PATCH] a: b
+
+Why.
+---
+ a.c | 2 +-
+
+diff --git a/a.c b/a.c
+--- a/a.c
++++ b/a.c
+@@ -1,2 +1,5 @@
+ int context;
+-int old;
++/* A comment */
++int new;	/* of
++ * two lines */
+"""
+
+
+class Records(unittest.TestCase):
+    def test_code_without_words(self):
+        self.assertEqual(['a.c:-int old;', 'a.c:+int new;'], provenance.changes(PATCH))
+        for same in (
+            PATCH.replace('Why.', 'Because.'),
+            PATCH.replace('A comment', 'Another'),
+            PATCH.replace('two lines', 'two others'),
+            PATCH.replace('@@ -1,2 +1,5 @@', '@@ -7,2 +7,5 @@'),
+        ):
+            self.assertEqual(provenance.changes(PATCH), provenance.changes(same))
+        self.assertNotEqual(
+            provenance.changes(PATCH), provenance.changes(PATCH.replace('int new', 'long new'))
+        )
+
+    def test_a_record_of_other_code_is_marked(self):
+        topic = topics.measured()[0]
+        data = {'topic': topic, **provenance.of(topic)}
+        self.assertEqual('', provenance.mark(data))
+        self.assertEqual('', provenance.mark({'topic': topic}))
+        data['code'] = {**data['code'], topic: 'another'}
+        self.assertRegex(provenance.mark(data), f'^Stale: .*, with other code of {topic}.')
 
 
 class Letters(unittest.TestCase):

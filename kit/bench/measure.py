@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measures topics: base and patched booted in turn, the same program in both.
 
-A record is {topic, base, accelerator, command, rows}. A row has `metric`, `unit`, `better` (lower
+A record is {topic, base, accelerator, command, date, code, config, tools, rows}: see
+kit/bench/provenance.py. A row has `metric`, `unit`, `better` (lower
 or higher), `base`, `patched`, `ratio` (how many times better patched is; None: patched is nothing),
 `runs`, and `min` and `max`: the smallest and the largest of this ratio and of those of one boot of
 each kernel. A row of a part that was measured by itself has the `command` that did so.
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from kit import model, topics
+from kit.bench import provenance
 from kit.build import kernel, program, reproducer, selftest
 from kit.build.trees import BASE, OURS, Tree, Trees, release
 from kit.errors import KitError
@@ -238,6 +240,7 @@ def record(topic: str, command: str, rows: Sequence[Row], accelerator: str) -> R
         'base': f'v{release(BASE)}',
         'accelerator': accelerator.split(',')[0],
         'command': command,
+        **provenance.of(topic),
         'rows': rows,
     }
 

@@ -5,8 +5,7 @@ import re
 import textwrap
 
 from kit import topics
-from kit.bench import measure
-from kit.bench.measure import Record, Row
+from kit.bench import measure, provenance
 from kit.errors import fail
 
 COVER_ROWS, COVER_COLUMNS = 16, 75  # what a mail can carry
@@ -119,7 +118,8 @@ def markdown(data: Record) -> str:
     left = [is_text(column, lines) for column in range(len(head))]
     rule = ['---' if is_left else '---:' for is_left in left]
     show = ['| ' + ' | '.join(line) + ' |' for line in [head, rule, *lines]]
-    return '\n'.join([*show, '', topics.benchmark(data['topic']).note(data)])
+    said = filter(None, (topics.benchmark(data['topic']).note(data), provenance.mark(data)))
+    return '\n'.join([*show, '', ' '.join(said)])
 
 
 def show(topic: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cover letters: series/TOPIC/NN-POSTING/cover.md, or series/TOPIC/cover.md of a flat topic; and the
+"""Cover letters: series/TOPIC/NN-POSTING/cover.md, or series/TOPIC/cover.md of a flat topic; the
 form that those of postings have to have, and the messages of their patches."""
 
 import re
@@ -28,8 +28,8 @@ def path_of(part):
 
 
 def read(part):
-    """Subject and text of the cover letter, its table filled from the recorded benchmark; None for a
-    posting of one patch without one."""
+    """Subject and text of the cover letter, its table filled from the recorded benchmark; None for
+    a posting of one patch without one."""
     path = path_of(part)
     if not path.is_file():
         if '/' in part and len(patch_files(part)) == 1:
@@ -81,13 +81,16 @@ def faults(text):
         if not line.isascii():
             found.append(f'line {number}: not ASCII')
     found += verbs_in(text)
-    found += [f'does not say {what}' for wanted, what in WANTED if not re.search(wanted, text, re.M)]
+    found += [
+        f'does not say {what}' for wanted, what in WANTED if not re.search(wanted, text, re.M)
+    ]
     return found
 
 
 def verbs_in(text):
     """Targets of this repository, which the recipient does not have."""
-    return [f'a target of this repository: {verb}' for verb in re.findall(rf'\bmake (?:{VERBS})\b', text)]
+    found = re.findall(rf'\bmake (?:{VERBS})\b', text)
+    return [f'a target of this repository: {verb}' for verb in found]
 
 
 def message_faults(text):
@@ -110,10 +113,11 @@ def all_faults():
             topics.posting(part)
             if len(files) > 15:
                 found.append(f'series/{part}: {len(files)} patches, 15 are the most')
-            if path_of(part).is_file():
-                found += [f'{shown(path_of(part))}: {each}' for each in faults(path_of(part).read_text())]
+            letter = path_of(part)
+            if letter.is_file():
+                found += [f'{shown(letter)}: {each}' for each in faults(letter.read_text())]
             elif len(files) > 1:
-                found.append(f'{shown(path_of(part))} is missing')
+                found.append(f'{shown(letter)} is missing')
         for path in files:
             text = path.read_text(errors='replace')
             found += [f'{shown(path)}: {each}' for each in message_faults(text)]

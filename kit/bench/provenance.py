@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a record was measured on. One whose code has changed since is shown as stale: a mark, not a
+failure."""
+
+import datetime
+import hashlib
+import re
+from typing import Any
+
+from kit import model, topics
+from kit.errors import KitError
+from kit.paths import GUEST
+from kit.process import result
+from kit.source.patches import patch_files
+from kit.vm.qemu import found_version
+
+# files that no kernel and no benchmark is built from
+TEXTS = ('Documentation/', 'MAINTAINERS')
+
+
+def changes(text: str) -> list[str]:
+    """The lines of code that a patch adds and removes, each with its file: no messages, comments,
+    context, line numbers or spaces."""
+    found, path, comment = [], '', False
+    for line in text.partition('\n---\n')[2].splitlines():
+        if line.startswith('diff --git '):
+            path, comment = line.split(' b/')[-1], False
+        elif line.startswith(('--- ', '+++ ', '@@')):
+            comment = False
+        elif line[:1] in ('+', '-') and not path.startswith(TEXTS):
+            code = re.sub(r'/\*.*?\*/', '', line[1:]).strip()
+            if comment:
+                _, ends, code = code.partition('*/')
+                comment = not ends
+            if '/*' in code:
+                code, comment = code.partition('/*')[0], True
+            code = re.sub(r'\s*//.*', '', code).strip()
+            # in the middle of a comment that begins in the context
+            if code and not code.startswith('* ') and code not in ('*', '*/'):
+                found.append(f'{path}:{line[0]}{" ".join(code.split())}')
+    return found
+
+
+def code_of(topic: str) -> str:
+    """One number for the code of a topic's patches, however it is divided among them."""
+    whole = hashlib.sha256()
+    for line in sorted(line for path in patch_files(topic) for line in changes(path.read_text())):
+        whole.update(f'{line}\n'.encode())
+    return whole.hexdigest()[:16]
+
+
+def config() -> str:
+    """One number for the configurations of all guests' kernels."""
+    whole = hashlib.sha256()
+    for path in sorted((GUEST / 'config').iterdir()):
+        whole.update(path.name.encode() + path.read_bytes())
+    return whole.hexdigest()[:16]
+
+
+def tools() -> dict[str, str]:
+    """{architecture: versions of QEMU and gcc}, of those that are installed."""
+    found = {}
+    for machine in model.machines():
+        version = '.'.join(map(str, found_version(machine)))
+        try:
+            gcc = result([machine.gcc, '-dumpfullversion']).stdout.strip()
+        except (KitError, OSError):
+            continue
+        if gcc and version != '0.0':
+            found[machine.arch] = f'QEMU {version}, gcc {gcc}'
+    return found
+
+
+def below(topic: str) -> dict[str, str]:
+    """{topic: its code} of the topics that were applied, this one and those that it needs first."""
+    return {name: code_of(name) for name in (*topics.after(topic), topic)}
+
+
+def of(topic: str) -> dict[str, object]:
+    """For a record."""
+    return {
+        'date': datetime.datetime.now(datetime.UTC).date().isoformat(),
+        'code': below(topic),
+        'config': config(),
+        'tools': tools(),
+    }
+
+
+def mark(data: dict[str, Any]) -> str:
+    """A line below the table, or nothing while the code is the one measured."""
+    if 'code' not in data:
+        return ''
+    now = below(data['topic'])
+    then = data['code']
+    changed = sorted(name for name in {*now, *then} if now.get(name) != then.get(name))
+    if not changed:
+        return ''
+    return f'Stale: measured on {data["date"]}, with other code of {", ".join(changed)}.'

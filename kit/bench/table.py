@@ -6,6 +6,7 @@ import textwrap
 
 from kit import topics
 from kit.bench import measure, provenance
+from kit.bench.measure import Record, Row
 from kit.errors import fail
 
 COVER_ROWS, COVER_COLUMNS = 16, 75  # what a mail can carry

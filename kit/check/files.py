@@ -13,6 +13,12 @@ from kit.mail import cover
 from kit.paths import SERIES, TOP
 from kit.process import result
 from kit.vm import console
+from kit.paths import BUILD
+from kit.process import Word
+from kit.soak import differ
+from kit.model import machines
+from kit.soak import soak
+from kit.setup.tools import tool
 
 COLUMNS = 100
 VERBS = TOP / 'tests/test_verbs.py'

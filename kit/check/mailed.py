@@ -22,6 +22,7 @@ from kit.source.git import git, remove, sparse_worktree, try_git
 from kit.source.patches import patch_files
 from kit.source.pinned import touched
 from kit.topics import is_single, parts
+from kit.check.sink import Mail
 
 Tips = dict[str, str]  # {topic: its last commit}
 

@@ -9,16 +9,14 @@ from pathlib import Path
 from kit import topics
 from kit.bench import measure, pages, table
 from kit.check.common import Failed
+from kit.errors import KitError
 from kit.mail import cover
-from kit.paths import SERIES, TOP
-from kit.process import result
-from kit.vm import console
-from kit.paths import BUILD
-from kit.process import Word
-from kit.soak import differ
 from kit.model import machines
-from kit.soak import soak
+from kit.paths import BUILD, SERIES, TOP
+from kit.process import Word, result, say
 from kit.setup.tools import tool
+from kit.soak import differ, soak
+from kit.vm import console
 
 COLUMNS = 100
 VERBS = TOP / 'tests/test_verbs.py'
@@ -153,19 +151,21 @@ def tables() -> None:
         raise Failed('\n'.join(faults))
 
 
-def covers():
+def covers() -> None:
     """A posting's cover letter has the form that is read in a minute; its patches say that an LLM
     assisted."""
     if faults := cover.all_faults():
         raise Failed('\n'.join(faults))
 
 
-def run_own_tests(names):
-    done = result(
-        [sys.executable, '-m', 'unittest', *(f'tests.{name}' for name in names)],
-        cwd=TOP,
-        env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP},
-    )
+def run_own_tests(*files: Path) -> None:
+    """With pytest, or with what Python has where that cannot be had."""
+    try:
+        command: list[Word] = [tool('pytest'), '-q', '-p', 'no:cacheprovider', *files]
+    except KitError as error:
+        say(f'own tests: {error}; going on with unittest')
+        command = [sys.executable, '-m', 'unittest', *(f'tests.{file.stem}' for file in files)]
+    done = result(command, cwd=TOP, env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP})
     if done.returncode:
         raise Failed(done.text[-3000:])
 

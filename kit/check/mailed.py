@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kit import cli
 from kit.check.common import Failed, need_patches, series
-from kit.check.sink import Sink
+from kit.check.sink import Mail, Sink
 from kit.mail import cover
 from kit.paths import BUILD, LINUX, TOP
 from kit.process import result
@@ -22,7 +22,6 @@ from kit.source.git import git, remove, sparse_worktree, try_git
 from kit.source.patches import patch_files
 from kit.source.pinned import touched
 from kit.topics import is_single, parts
-from kit.check.sink import Mail
 
 Tips = dict[str, str]  # {topic: its last commit}
 
@@ -131,9 +130,9 @@ def names_base(data: bytes) -> bool:
     return bool(re.search(rb'^base-commit: [0-9a-f]{40}$', data, re.M))
 
 
-def faults_of_single(names, mails, folder):
+def faults_of_single(names: Sequence[str], mails: Sequence[Mail], folder: Path) -> list[str]:
     """What is wrong with mails of one patch each, from the mboxes of these names."""
-    faults = []
+    faults: list[str] = []
     if len(mails) != len(names):
         return [f'{len(mails)} mails of {len(names)} patches arrived']
     for name, mail, (recipients, data) in zip(names, parsed(mails), mails):
@@ -197,7 +196,9 @@ def what_is_wrong(topic: str, mails: Sequence[Mail]) -> tuple[list[str], Sequenc
 def check(tips: Tips) -> list[str]:
     """The topics' commits; faults, one a line."""
     make_box(tips)
-    faults, files, last = [], {}, list(tips.values())[-1]
+    faults: list[str] = []
+    files: dict[str, list[Path]] = {}
+    last = list(tips.values())[-1]
     for topic in parts():
         with Sink() as sink:
             status, said = send(topic, sink)
@@ -231,7 +232,7 @@ def check(tips: Tips) -> list[str]:
     return faults
 
 
-def mail():
+def mail() -> None:
     """Each posting, mailed to a server on loopback, arrives whole, threaded and signed off, and
     applies to the same trees."""
     need_patches()

@@ -51,7 +51,7 @@ def round_trip() -> None:
         )
 
 
-def plain_am():
+def plain_am() -> None:
     """`git am` works without our scripts: the order of the files is the order of the topics and
     postings, no CR."""
     need_patches()

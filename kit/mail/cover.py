@@ -3,6 +3,7 @@
 form that those of postings have to have, and the messages of their patches."""
 
 import re
+from pathlib import Path
 
 from kit import topics
 from kit.bench import measure, table
@@ -23,11 +24,11 @@ WANTED = (
 )
 
 
-def path_of(part):
+def path_of(part: str) -> Path:
     return SERIES / part / 'cover.md'
 
 
-def read(part):
+def read(part: str) -> tuple[str, str] | None:
     """Subject and text of the cover letter, its table filled from the recorded benchmark; None for
     a posting of one patch without one."""
     path = path_of(part)
@@ -43,7 +44,7 @@ def read(part):
     return title[2:].strip(), text.strip()
 
 
-def results(topic):
+def results(topic: str) -> str:
     """The table of a cover letter."""
     data = measure.load(topic)
     if data:
@@ -52,16 +53,16 @@ def results(topic):
     return f'(not measured yet: make bench TOPIC={topic})'
 
 
-def is_table(line):
+def is_table(line: str) -> bool:
     return line.startswith('    ')
 
 
-def is_link(line):
+def is_link(line: str) -> bool:
     """A link cannot be broken."""
-    return re.fullmatch(r'\[\d+\] https:/[/]\S+', line)
+    return bool(re.fullmatch(r'\[\d+\] https:/[/]\S+', line))
 
 
-def faults(text):
+def faults(text: str) -> list[str]:
     """What is wrong with the form of a posting's cover letter."""
     lines = text.rstrip('\n').split('\n')
     words = sum(len(line.split()) for line in lines if not is_table(line))
@@ -87,13 +88,13 @@ def faults(text):
     return found
 
 
-def verbs_in(text):
+def verbs_in(text: str) -> list[str]:
     """Targets of this repository, which the recipient does not have."""
     found = re.findall(rf'\bmake (?:{VERBS})\b', text)
     return [f'a target of this repository: {verb}' for verb in found]
 
 
-def message_faults(text):
+def message_faults(text: str) -> list[str]:
     """What is wrong with the message of a posting's patch."""
     message = text.partition('\n---\n')[0]
     found = verbs_in(message)
@@ -102,7 +103,7 @@ def message_faults(text):
     return found
 
 
-def all_faults():
+def all_faults() -> list[str]:
     """[file: fault] of all postings; fixes, mailed one by one, have messages only."""
     found = []
     for part in topics.parts():

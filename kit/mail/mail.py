@@ -39,11 +39,11 @@ CREDITS = 'Cc', 'Reported-by', 'Suggested-by', 'Originally-by', 'Co-developed-by
 class Posting:
     """What is mailed at once."""
 
-    name: str  # of its tags and files: TOPIC, or TOPIC/PATCH
+    name: str  # of its tags and files: TOPIC, TOPIC/NN-POSTING or TOPIC/PATCH
     first: str  # the commit below
     last: str
-    letter: tuple | None  # subject and text of the cover letter
-    cc: tuple = ()  # people whom topic.toml names
+    letter: tuple[str, str] | None  # subject and text of the cover letter
+    cc: Sequence[str] = ()  # people whom topic.toml names
 
 
 Recipients = tuple[list[str], list[str]]  # To, Cc
@@ -74,7 +74,7 @@ def last_sent(name: str) -> int:
     return max(map(int, tags), default=0)
 
 
-def credited(path):
+def credited(path: Path) -> list[str]:
     """Those whom the patch's own trailers name."""
     trailers = git('interpret-trailers', '--parse', path).splitlines()
     found = [re.fullmatch(r'([\w-]+): (.*?<?\S+@[^\s>]+>?)(\s*#.*)?', line) for line in trailers]
@@ -96,18 +96,18 @@ def recipients(path: Path) -> Recipients:
     return to, cc + [who for who in credited(path) if address_of(who) not in there]
 
 
-def with_more(to, cc, more):
+def with_more(to: Sequence[str], cc: Sequence[str], more: Sequence[str]) -> list[str]:
     """The Cc with these as well, each address once."""
     there = {address_of(who) for who in (*to, *cc)}
     return [*cc, *(who for who in more if address_of(who) not in there)]
 
 
-def address_of(who):
+def address_of(who: str) -> str:
     """The address in `A Name <address>`."""
     return re.sub(r'.*<(.*)>', r'\1', who).strip().lower()
 
 
-def alone(part):
+def alone(part: str) -> tuple[str, str]:
     """(from, to): the commits of a topic or posting on the base and what it needs, as it is mailed,
     whatever else is in series/."""
     if topics.parts()[0] == part:
@@ -192,7 +192,7 @@ def finish(path: Path, sign: str) -> None:
     )
 
 
-def known_topic(topic):
+def known_topic(topic: str) -> str:
     names = topics.order()
     alone_there = names[0] if len(names) == 1 else ''
     topic = topic or alone_there or fail(f'TOPIC= is needed, one of: {" ".join(names)}')
@@ -286,7 +286,7 @@ def address(
     return whole
 
 
-def postings(topic, words):
+def postings(topic: str, words: str) -> list[Posting]:
     """What is mailed of the topic, or of one posting of it."""
     if not topics.is_single(topic):
         if words:
@@ -312,7 +312,7 @@ def postings(topic, words):
     ]
 
 
-def must_be_reviewed(reviewed, to):
+def must_be_reviewed(reviewed: bool, to: str) -> None:
     """Nobody but a person can sign for what a tool wrote."""
     say(
         'mail: Signed-off-by certifies the Developer Certificate of Origin '
@@ -323,7 +323,15 @@ def must_be_reviewed(reviewed, to):
         raise KitError('nothing was sent: REVIEWED=1 says that you have read and sign each patch')
 
 
-def main(topic='', patch='', to='', send=False, reviewed=False, linux='', stable_git=''):
+def main(
+    topic: str = '',
+    patch: str = '',
+    to: str = '',
+    send: bool = False,
+    reviewed: bool = False,
+    linux: str = '',
+    stable_git: str = '',
+) -> None:
     topic, who, number = known_topic(topic), sender(), pinned()[0]
     if send:
         must_be_reviewed(reviewed, to)

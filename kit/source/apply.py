@@ -74,7 +74,7 @@ def preimages() -> None:
             remove(folder)
 
 
-def apply(folder, names=None):
+def apply(folder: Path, names: Sequence[str] | None = None) -> dict[str, str]:
     """Apply series/, or only some topics and postings of it, in a worktree of its own; {part:
     commit}."""
     for topic in order():
@@ -109,7 +109,7 @@ def apply(folder, names=None):
 
 
 @functools.cache
-def applied():
+def applied() -> dict[str, str]:
     """{part: commit} of all of series/, applied from scratch by whoever asks first."""
     with Lock(BUILD / 'apply'):
         folder = BUILD / 'apply' / 'linux'

@@ -13,25 +13,26 @@ from kit.process import Environment
 from kit.source.git import git, try_git
 from kit.topics import parts, parts_of
 
-Range = tuple[str, str, str]  # topic, the commit below, its last one
+Range = tuple[str, str, str]  # topic or posting, the commit below, its last one
 
-def in_folder(part):
+
+def in_folder(part: str) -> list[Path]:
     return sorted((SERIES / part).glob('[0-9][0-9][0-9][0-9]-*.patch'))
 
 
-def patch_files(name):
+def patch_files(name: str) -> list[Path]:
     """The patches of a topic, or of one posting (TOPIC/NN-POSTING), in the order they apply."""
     if '/' in name:
         return in_folder(name)
     return [path for part in parts_of(name) for path in in_folder(part)]
 
 
-def strays(topic):
+def strays(topic: str) -> list[Path]:
     """Patches beside the postings of a topic: no branch has them."""
     return in_folder(topic) if parts_of(topic) != [topic] else []
 
 
-def ranges():
+def ranges() -> list[Range]:
     """[(part, from, to)] of the branches in linux/, one for each topic or posting, which must be
     stacked in the order of series/order."""
     result, below = [], 'base'
@@ -80,7 +81,7 @@ def format_patches(
     git(*settings, 'format-patch', *OPTIONS, '-o', folder, *more, f'{first}..{last}', env=env)
 
 
-def write_series(folder, parts):
+def write_series(folder: Path, parts: Sequence[Range]) -> dict[str, list[str]]:
     """series/'s patches as they would be exported, into a folder; {part: [names]}."""
     result = {}
     for topic, first, last in parts:
@@ -91,7 +92,7 @@ def write_series(folder, parts):
     return result
 
 
-def digest(topic):
+def digest(topic: str) -> str:
     """One number for the patches of a topic or posting."""
     total = hashlib.sha256()
     for path in patch_files(topic):

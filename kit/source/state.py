@@ -50,7 +50,7 @@ def save_state() -> None:
     STATE.write_text(''.join(f'{topic} {tips[topic]} {digest(topic)}\n' for topic in parts()))
 
 
-def load_state():
+def load_state() -> dict[str, tuple[str, str]]:
     """{part: (commit, digest of its patches)} when linux/ and series/ last were the same."""
     try:
         return {

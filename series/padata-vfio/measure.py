@@ -151,7 +151,9 @@ def charging(pages):
     folder = tree.linux
     whole_worktree(tree.name, folder, git('rev-parse', 'HEAD').strip())
     file = folder / 'drivers/vfio/vfio_iommu_type1.c'
-    text, count = re.subn(r'(#define VFIO_MAX_PENDING_ACCT\s)\w+', rf'\g<1>{pages}', file.read_text())
+    text, count = re.subn(
+        r'(#define VFIO_MAX_PENDING_ACCT\s)\w+', rf'\g<1>{pages}', file.read_text()
+    )
     if count != 1:
         raise KitError(f'{shown(file)}: no VFIO_MAX_PENDING_ACCT to change')
     file.write_text(text)

@@ -1,116 +1,181 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""iommu-lookup: instructions and seconds to unmap 1 GiB through type1 and iommufd, and to map it
-into a second domain; instructions of calls for 4K to 2M."""
+"""iommu-lookup: what unmapping through type1 and iommufd executes, and filling a second domain,
+behind VT-d, AMD's IOMMU and SMMUv3; what dma_unmap_single() does; how often SMMUv3 is synchronized;
+how large the code is. base against base and this topic, so LINUX= is a tree with this topic alone.
+"""
 
+import re
+import subprocess
 from pathlib import Path
 
+from kit import model
 from kit.bench.measure import SOAK, TREES, commands, row, warn_if_busy
+from kit.build import kernel
+from kit.errors import KitError
 from kit.model import Limits, Options
+from kit.paths import BUILD
 from kit.process import Pool
 
 HERE = Path(__file__).parent
-PROGRAM = 'vfio/vfio_pin_perf'  # of the topic padata-vfio, one binary for both kernels
-BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}
-# what calls/unmap_calls.c has for itself
-MEMORY = BACKINGS | {'fresh': '4K adjacent', 'again': '4K dirty'}
+KINDS = {
+    'fresh': '4K adjacent',
+    '4k': '4K',
+    '64k': '4K, 16 adjacent',
+    'thp': 'THP',
+    'hugetlb': '2M hugetlb',
+    '1g': '1G hugetlb',
+}
 SMALL = ('4k', '64k', '2048k')  # sizes of calls
-PATHS = {'type1': '', 'iommufd': '-m iommufd '}
-CALLS = ('unmap', 'type1'), ('unmap', 'iommufd'), ('replay', 'iommufd')
+PATHS = 'type1', 'iommufd'
+# name in the table: (arch, qemu.Options)
+BEHIND = {
+    'VT-d': ('x86_64', {'append': 'hugepagesz=1G hugepages=1'}),
+    'AMD': ('x86_64', {'iommu': 'amd', 'append': 'hugepagesz=1G hugepages=1'}),
+    'SMMUv3': (
+        'arm64',
+        {'iommu': 'smmuv3', 'devices': ('igb',), 'append': 'hugepagesz=1G hugepages=1'},
+    ),
+}
 MIB = 1024
+NUMBER = 64  # of dma_unmap.c
+SYNCS = 'arm_smmu_domain_inv_range'  # one CMD_SYNC each
+FORMATS = 'amdv1', 'vtdss', 'x86_64', 'riscv64', 'mock'
 # a container has its second domain from the second one, which is in a group of its own
 DEVICES = ('igb', 'pcie-root-port,id=root1,chassis=1', 'igb,bus=root1')
+ONE = {'cpus': 1, 'icount': True, 'memory': '4G', 'prealloc': True}
 
 
-def boot(bench, tree, rounds, what, **options):
-    """{(call, path, backing): [seconds]}, accelerator. Huge pages stay reserved all the time, and
-    memory is touched by the host before it counts."""
-    job = ''.join(
-        f'vfio_pin_perf {words}-s {MIB} -n {rounds} -b {backing} $BDF | '
-        f'sed -n "/^unmap/s/^/{path}_/p; /^replay/s/^/{path}_/p"\n'
-        for path, words in PATHS.items()
-        for backing in BACKINGS
-    )
-    options = Options(
-        memory=f'{2 * MIB + 1024}M',
-        prealloc=True,
-        limits=Limits(silence=300, total=1200),
-        **options,
-    )
-    figures, accelerator = bench.figures_of(
-        'x86_64',
-        bench.build('x86_64', 'plain', tree),
+def guest(bench, arch, tree, job, files, options, what):
+    return bench.figures_of(
+        arch,
+        bench.build(arch, 'plain', tree),
         f'#!/bin/sh\nset -e\n{job}',
-        [bench.selftest('x86_64', PROGRAM)],
-        options,
+        files,
+        Options(**options, limits=Limits(silence=600, total=1800)),
         f'{what}, {tree}',
     )
-    return {
-        (call, path, backing): figures[f'{path}_{call}_{backing}']
-        for call, path in CALLS
-        for backing in BACKINGS
-    }, accelerator
 
 
-def calls(bench, tree, path, what, **options):
-    """{metric: [seconds]} of calls/unmap_calls.c, in a boot in which nobody had memory before."""
-    options = Options(memory=f'{2 * MIB}M', prealloc=True, **options)
-    file = bench.program('x86_64', 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
-    return bench.figures_of(
-        'x86_64',
-        bench.build('x86_64', 'plain', tree),
-        f'#!/bin/sh\nunmap_calls {path} $BDF\n',
+def calls(bench, behind, path, tree, what='-icount', words='', before='', **options):
+    """({metric: [seconds]}, accelerator) of calls/unmap_calls.c."""
+    arch, own = BEHIND[behind]
+    file = bench.program(arch, 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
+    return guest(
+        bench,
+        arch,
+        tree,
+        f'{before}unmap_calls {path} $BDF {words}\n',
         [file],
-        options,
-        f'{what}, {path}, {tree}',
+        {**own, **options},
+        f'{what}, {behind}, {path}',
+    )
+
+
+def both(function):
+    """What it gives for the base and the patched tree; a guest with -icount is one thread."""
+    with Pool(2) as pool:
+        return list(pool.map(function, TREES))
+
+
+def in_instructions(metric, before, after, **details):
+    """before, after: seconds of which each nanosecond is an instruction"""
+    before, after = ([[round(1e9 * each, 2) for each in values]] for values in (before, after))
+    return row(metric, before, after, 'instructions', **details)
+
+
+def instructions(bench, behind):
+    for path in PATHS:
+        (base, accelerator), (patched, _) = both(
+            lambda tree, path=path: calls(bench, behind, path, tree, **ONE)
+        )
+        for name in base:
+            call, _, kind = name.partition('_')
+            small = kind.removeprefix('of_')
+            details = {'kib': int(small[:-1])} if kind != small else {'mib': MIB}
+            yield (
+                in_instructions(
+                    f'{call}_instructions',
+                    base[name],
+                    patched[name],
+                    behind=behind,
+                    path=path,
+                    backing=small,
+                    **details,
+                ),
+                accelerator,
+            )
+
+
+def dma_unmap(bench, tree):
+    """{metric: [seconds for NUMBER]}; strict, so an invalidation each."""
+    bench.build('arm64', 'plain', tree)
+    made = BUILD / f'dma-unmap-{tree}'
+    file = bench.module('arm64', 'plain', tree, HERE / 'dma_unmap' / 'dma_unmap.c', made)
+    job = (
+        'echo $BDF > /sys/bus/pci/drivers/vfio-pci/unbind\ninsmod /job/dma_unmap.ko\n'
+        "dmesg | sed -n 's/.*dma_unmap: //p'\n"
+    )
+    arch, own = BEHIND['SMMUv3']
+    return guest(
+        bench,
+        arch,
+        tree,
+        job,
+        [file],
+        {**own, **ONE, 'memory': '2G', 'append': ''},
+        'dma_unmap_single',
     )[0]
 
 
-def in_instructions(metric, base, patched, **details):
-    before, after = ([[round(1e9 * each) for each in values]] for values in (base, patched))
-    return row(metric, before, after, 'instructions', threads=1, **details)
-
-
-def instructions(bench, rounds=3):
-    """One vCPU, so one thread; -icount makes a nanosecond of an instruction, and repeats."""
-    alone = {'cpus': 1, 'icount': True}
-    with Pool(2) as pool:  # a guest with -icount is one thread of the host
-        base, patched = pool.map(
-            lambda tree: boot(bench, tree, rounds, 'one vCPU, -icount', **alone)[0], TREES
-        )
-        few = {
-            path: list(
-                pool.map(
-                    lambda tree, path=path: calls(bench, tree, path, 'one vCPU, -icount', **alone),
-                    TREES,
-                )
-            )
-            for path in PATHS
-        }
-    for (call, path, backing), seconds in base.items():
+def dma_unmaps(bench):
+    base, patched = both(lambda tree: dma_unmap(bench, tree))
+    for name in base:
+        before, after = ([each / NUMBER / 1e9 for each in found[name]] for found in (base, patched))
         yield in_instructions(
-            f'{call}_instructions',
-            seconds,
-            patched[call, path, backing],
-            path=path,
-            backing=backing,
-            mib=MIB,
+            'dma_unmap_instructions',
+            before,
+            after,
+            behind='SMMUv3',
+            path='dma',
+            kib=int(name.split('_')[-1][:-1]),
         )
-    for path, (base, patched) in few.items():
-        for call in ('map', 'unmap'):
-            metric = f'{call}_instructions'
-            yield in_instructions(
-                metric,
-                base[f'{call}_fresh'],
-                patched[f'{call}_fresh'],
-                path=path,
-                backing='fresh',
-                mib=MIB,
+
+
+def syncs(bench):
+    """CMD_SYNCs of an unmap, for each 2M."""
+    before = (
+        f'cd /sys/kernel/tracing\necho {SYNCS} > set_ftrace_filter\n'
+        'echo function > current_tracer\ncd /job\n'
+    )
+    for path in PATHS:
+        (base, _), (patched, _) = both(
+            lambda tree, path=path: calls(
+                bench, 'SMMUv3', path, tree, 'CMD_SYNC', 'syncs', before, **ONE
             )
-            for size in SMALL:
-                name = f'{call}_{size}'
-                yield in_instructions(
-                    metric, base[name], patched[name], path=path, backing='4k', kib=int(size[:-1])
-                )
+        )
+        for name in base:
+            kind = name.removeprefix('syncs_')
+            values = ([[each / (MIB / 2) for each in found[name]]] for found in (base, patched))
+            yield row(
+                'cmd_syncs_per_2m', *values, 'syncs', behind='SMMUv3', path=path, backing=kind
+            )
+
+
+def text_bytes(bench, tree, name):
+    folder = bench.out('x86_64', 'plain+formats', tree) / 'drivers/iommu/generic_pt/fmt'
+    found = subprocess.run(
+        ['size', folder / f'iommu_{name}.o'], check=True, text=True, capture_output=True
+    ).stdout
+    return int(found.splitlines()[1].split()[0])
+
+
+def sizes(bench):
+    for tree in TREES:
+        parts = ['drivers/iommu/generic_pt/fmt/']
+        kernel.build(model.machine('x86_64'), 'plain+formats', bench.tree(tree), parts)
+    for name in FORMATS:
+        before, after = ([[text_bytes(bench, tree, name)]] for tree in TREES)
+        yield row('object_bytes', before, after, 'bytes', format=name)
 
 
 def second_domain(bench, tree):
@@ -139,98 +204,144 @@ def second_domain(bench, tree):
 
 
 def replay(bench):
-    """([rows], accelerator): what type1 executes to map 1 GiB into a second domain, too."""
-    (base, accelerator), (patched, _) = (second_domain(bench, tree) for tree in TREES)
-    names = {backing: f'replay_{backing}' for backing in ('fresh', *BACKINGS)}
-    return [
-        in_instructions(name, base[name], patched[name], path='type1', backing=backing, mib=MIB)
-        for backing, name in names.items()
-    ], accelerator
+    """What type1 executes to map 1 GiB into a second domain, too."""
+    (base, _), (patched, _) = (second_domain(bench, tree) for tree in TREES)
+    for name in base:
+        yield in_instructions(
+            'second_instructions',
+            base[name],
+            patched[name],
+            behind='VT-d',
+            path='type1',
+            backing=name.removeprefix('replay_'),
+            mib=MIB,
+        )
+
+
+def seconds(bench, runs):
+    """On two vCPUs, in turn: base, patched, base; the second base tells what chance does."""
+    for path in PATHS:
+        boots = [
+            [
+                calls(
+                    bench,
+                    'VT-d',
+                    path,
+                    tree,
+                    f'run {number} of {runs}{suffix}',
+                    cpus=2,
+                    memory='4G',
+                    prealloc=True,
+                )[0]
+                for tree, suffix in (('base', ''), ('patched', ''), ('base', ' again'))
+            ]
+            for number in range(1, runs + 1)
+        ]
+        for name in (each for each in boots[0][0] if re.match('(unmap|second)_(?!of_)', each)):
+            base, patched, other = ([each[place][name] for each in boots] for place in range(3))
+            details = {'behind': 'VT-d', 'path': path, 'backing': name.split('_')[1], 'threads': 2}
+            metric = name.split('_')[0]
+            yield row(metric, base, patched, **details)
+            yield row(f'{metric}_base_against_itself', base, other, **details)
+
+
+def part(function, *arguments):
+    def rows(bench, **_):
+        found = list(function(bench, *arguments))
+        if found and isinstance(found[0], tuple):
+            return [each for each, _ in found], found[0][1]
+        return found, 'tcg'
+
+    return rows
 
 
 # what PART= takes
-PARTS = {'replay': lambda bench, **_: replay(bench)}
+PARTS = {
+    'dma': part(dma_unmaps),
+    'syncs': part(syncs),
+    'sizes': part(sizes),
+    'replay': part(replay),
+    'seconds': lambda bench, runs=3, **_: (list(seconds(bench, runs)), 'tcg'),
+    **{name: part(instructions, name) for name in BEHIND},
+}
 
 
-def measure(bench, runs=3, rounds=3):
-    for tree in TREES:
-        bench.build('x86_64', 'plain', tree)
-    found = [*instructions(bench, rounds), *replay(bench)[0]]
+def measure(bench, runs=3, **_):
+    found, accelerator = [], ''
+    for behind in BEHIND:
+        rows = list(instructions(bench, behind))
+        found += [each for each, _ in rows]
+        accelerator = rows[0][1]
+    found += [*dma_unmaps(bench), *syncs(bench), *sizes(bench), *replay(bench)]
     warn_if_busy()
-    pairs = [
-        [boot(bench, tree, rounds, f'run {number} of {runs}') for tree in TREES]
-        for number in range(1, runs + 1)
-    ]
-    for call, path, backing in pairs[0][0][0]:
-        before, after = ([pair[side][0][call, path, backing] for pair in pairs] for side in (0, 1))
-        name = f'iommufd_{call}' if path == 'iommufd' else call
-        found.append(row(f'{name}_{backing}', before, after, path=path, backing=backing, threads=2))
-    for path in PATHS:
-        pairs_of = [
-            [calls(bench, tree, path, f'run {number} of {runs}') for tree in TREES]
-            for number in range(1, runs + 1)
-        ]
-        name = 'iommufd_unmap' if path == 'iommufd' else 'unmap'
-        for memory in ('fresh', 'again'):
-            before, after = (
-                [pair[side][f'unmap_{memory}'] for pair in pairs_of] for side in (0, 1)
-            )
-            found.append(row(f'{name}_4k', before, after, path=path, backing=memory, threads=2))
-    return found, pairs[0][0][1]
+    if not accelerator:
+        raise KitError('nothing was measured')
+    return found + list(seconds(bench, runs)), accelerator
 
 
-HEAD = ['what', 'pages']
+HEAD = ['what', 'behind', 'pages']
+CALLS = {'map': 'map', 'unmap': 'unmap', 'second': 'second domain'}
+
+
+def size_of(each):
+    if 'kib' not in each:
+        return ''
+    return f' of {each["kib"]}K' if each['kib'] < 1024 else f' of {each["kib"] >> 10}M'
 
 
 def describe(each):
     """The cells that say what a row is."""
-    what = 'instructions' if each['unit'] == 'instructions' else f's, {each["threads"]} vCPUs'
-    call = (
-        'second domain'
-        if 'replay' in each['metric']
-        else 'unmap'
-        if 'unmap' in each['metric']
-        else 'map'
+    metric = each['metric']
+    if metric == 'object_bytes':
+        return [f'iommu_{each["format"]}.o, bytes', '', '']
+    if metric == 'dma_unmap_instructions':
+        return [f'dma_unmap_single(){size_of(each)}, instructions', each['behind'], '']
+    call = CALLS.get(metric.split('_')[0], '')
+    what = {
+        'cmd_syncs_per_2m': 'unmap, {}, CMD_SYNCs for 2M',
+        'unmap_base_against_itself': 'base against itself, unmap, {}, s',
+        'second_base_against_itself': 'base against itself, second domain, {}, s',
+    }.get(
+        metric,
+        f'{call}{size_of(each)}, {{}}, {"instructions" if each["unit"] == "instructions" else "s"}',
     )
-    size = (
-        f' {each["kib"]}K'
-        if each.get('kib', 1024) < 1024
-        else f' {each["kib"] >> 10}M'
-        if 'kib' in each
-        else ''
-    )
-    return [f'{call}{size}, {each["path"]}, {what}', MEMORY[each['backing']]]
+    pages = '4K' if 'kib' in each else KINDS.get(each['backing'], '4K dirty')
+    return [what.format(each['path']), each['behind'], pages]
 
 
 def cover(each):
-    """1 GiB: instructions to unmap it, and of a second domain those of 4K; the seconds of 4K to
-    unmap it. The small call that got worst."""
-    if 'kib' in each:
-        return (each['metric'], each['path'], each['kib']) == ('map_instructions', 'type1', 4)
-    if each['unit'] == 'instructions':
-        return each['metric'] == 'unmap_instructions' or (each['metric'], each['backing']) == (
-            'replay_instructions',
-            '4k',
-        )
-    return 'unmap' in each['metric'] and each['backing'] in ('4k', 'fresh', 'again')
+    """1 GiB through iommufd, and what got worst."""
+    return (
+        each['metric'] == 'unmap_instructions'
+        and each.get('mib')
+        and (each['behind'], each['path']) == ('VT-d', 'iommufd')
+        and each['backing'] in ('4k', 'fresh', 'thp')
+    )
 
 
 def note(data):
     runs = max(each['runs'] for each in data['rows'])
     return (
-        f'Base {data["base"]}, accelerator {data["accelerator"]}, VT-d; instructions by '
-        f'-icount on one vCPU, seconds the medians of {runs} boots of each kernel in turn, '
-        'with all topics applied, so with several threads for type1; ratio = base/patched. '
-        '1 GiB where no size is said. Adjacent: the first memory that a machine allocates; '
-        'dirty: the same mapped and unmapped again, so no page is marked dirty. '
-        f'{commands(data)}'
+        f'Base {data["base"]}, accelerator {data["accelerator"]}, this topic alone; 1 GiB '
+        'where no size is said; instructions by -icount on one vCPU, of the map and the first '
+        'unmap one, of others the least of 4 rounds, of calls for less than 1 GiB of 64; '
+        f'seconds on two vCPUs, the medians of {runs} boots of each kernel in turn; '
+        'ratio = base/patched. Adjacent: the first memory that a machine allocates; dirty: the '
+        'same mapped again, so no page is marked dirty; 4K otherwise: no two pages are '
+        f'adjacent. {commands(data)}'
     )
 
 
 def plot(data, pyplot):
     """Instructions before and after."""
-    rows = [each for each in data['rows'] if each['unit'] == 'instructions' and 'mib' in each]
-    figure, axes = pyplot.subplots(figsize=(7.5, 4))
+    rows = [
+        each
+        for each in data['rows']
+        if each['metric'] == 'unmap_instructions'
+        and 'mib' in each
+        and each['backing'] in ('4k', 'thp', '1g')
+    ]
+    figure, axes = pyplot.subplots(figsize=(7.5, 5))
     for place, each in enumerate(rows):
         for shift, key, colour in ((-0.2, 'base', '#bbbbbb'), (0.2, 'patched', '#4477aa')):
             axes.barh(
@@ -243,19 +354,16 @@ def plot(data, pyplot):
             axes.text(
                 each[key] / 1e6 * 1.05,
                 place + shift,
-                f'{each[key] / 1e6:.2f}',
+                f'{each[key] / 1e6:.2g}',
                 va='center',
                 fontsize=7,
             )
     axes.set_xscale('log')
     axes.set_yticks(
         range(len(rows)),
-        [
-            f'{describe(each)[0].removesuffix(", instructions")}, {describe(each)[1]}'
-            for each in rows
-        ],
+        [f'{each["behind"]}, {each["path"]}, {KINDS[each["backing"]]}' for each in rows],
     )
     axes.invert_yaxis()
-    axes.set_xlabel(f'million instructions for 1 GiB ({data["base"]})')
+    axes.set_xlabel(f'million instructions to unmap 1 GiB ({data["base"]})')
     axes.legend(frameon=False)
     return figure

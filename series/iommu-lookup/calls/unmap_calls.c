@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How long VFIO's calls take: for 1 GiB of 4K pages that are the first which the
- * machine allocates, so next to one another in physical memory; for the same ones
- * again, which the first unmap has marked dirty; and for little.
+ * How long VFIO's calls take: for 1 GiB of each kind of memory, and for little.
  *
- *   unmap_calls type1|iommufd BDF
+ *   unmap_calls type1|iommufd BDF [syncs]
  *
- * Prints `METRIC SECONDS`, of all but the first the least of several rounds.
+ * Prints `CALL_KIND SECONDS`, of all but "fresh" the least of several rounds:
+ *   fresh    4K pages, the first that the machine allocates, adjacent in memory
+ *   again    the same, mapped again: the first unmap has marked them dirty
+ *   4k       4K pages of which no two are adjacent
+ *   64k      4K pages, 16 at a time adjacent
+ *   thp, hugetlb, 1g
+ * and for 4K, 64K and 2M of the fresh memory ("of_4k"...). With iommufd also what
+ * it takes to make a second domain of the same mappings ("second"). With "syncs"
+ * how often one unmap of each kind calls the function that ftrace is set to
+ * ("syncs_KIND NUMBER"), and nothing else.
  */
 #include <dirent.h>
 #include <err.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,15 +30,19 @@
 #include <unistd.h>
 
 #include <linux/iommufd.h>
+#include <linux/mman.h>
 #include <linux/vfio.h>
 
 #define IOVA (4UL << 30)
-#define FRESH (1UL << 30)
+#define SIZE (1UL << 30)
 #define ROUNDS 64
 #define AGAIN 4
+#define MAP_1G (MAP_HUGETLB | MAP_HUGE_1GB)
+#define TRACE "/sys/kernel/tracing/trace"
 
 static int fd;			/* of a container, or of iommufd */
-static uint32_t ioas;		/* 0 with a container */
+static uint32_t ioas, device;	/* 0 with a container */
+static bool syncs;
 
 static void type1_init(const char *bdf)
 {
@@ -86,6 +98,7 @@ static void iommufd_init(const char *bdf)
 	    ioctl(fd, IOMMU_IOAS_ALLOC, &alloc))
 		err(1, "iommufd");
 	ioas = alloc.out_ioas_id;
+	device = bind.out_devid;
 	attach.pt_id = ioas;
 	if (ioctl(cdev, VFIO_DEVICE_ATTACH_IOMMUFD_PT, &attach))
 		err(1, "attach");
@@ -144,34 +157,120 @@ static double took(void (*call)(void *memory, size_t size), void *memory, size_t
 	return end.tv_sec - start.tv_sec + (end.tv_nsec - start.tv_nsec) / 1e9;
 }
 
-int main(int argc, char **argv)
+/* Fills a second domain, and frees it */
+static double second(void)
+{
+	struct iommu_hwpt_alloc alloc = {
+		.size = sizeof(alloc),
+		.dev_id = device,
+		.pt_id = ioas,
+	};
+	struct iommu_destroy destroy = { .size = sizeof(destroy) };
+	struct timespec start, end;
+
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	if (ioctl(fd, IOMMU_HWPT_ALLOC, &alloc))
+		err(1, "a second domain");
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	destroy.id = alloc.out_hwpt_id;
+	if (ioctl(fd, IOMMU_DESTROY, &destroy))
+		err(1, "destroy");
+
+	return end.tv_sec - start.tv_sec + (end.tv_nsec - start.tv_nsec) / 1e9;
+}
+
+static void write_to(const char *path, const char *text)
+{
+	FILE *file = fopen(path, "w");
+
+	if (!file || fputs(text, file) < 0 || fclose(file))
+		err(1, "%s", path);
+}
+
+/* Calls that ftrace saw in an unmap */
+static void count_syncs(const char *kind, char *memory)
+{
+	unsigned int number = 0;
+	char line[256];
+	FILE *trace;
+
+	map(memory, SIZE);
+	write_to(TRACE, "\n");
+	unmap(memory, SIZE);
+	trace = fopen(TRACE, "r");
+	if (!trace)
+		err(1, TRACE);
+	while (fgets(line, sizeof(line), trace))
+		number += line[0] != '#';
+	fclose(trace);
+	printf("syncs_%s %u\n", kind, number);
+}
+
+/* The IOMMU's tables are those that the first round has left */
+static void measure(const char *kind, char *memory)
+{
+	double least = 1e9, least_second = 1e9, seconds;
+
+	if (syncs) {
+		count_syncs(kind, memory);
+		return;
+	}
+	for (unsigned int round = 0; round < AGAIN; round++) {
+		map(memory, SIZE);
+		if (ioas) {
+			seconds = second();
+			if (seconds < least_second)
+				least_second = seconds;
+		}
+		seconds = took(unmap, memory, SIZE);
+		if (seconds < least)
+			least = seconds;
+	}
+	printf("unmap_%s %.9f\n", kind, least);
+	if (ioas)
+		printf("second_%s %.9f\n", kind, least_second);
+	fflush(stdout);
+}
+
+static char *get(int flags, int advice)
+{
+	char *memory = mmap(NULL, 2 * SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		err(1, "address space");
+	memory = (char *)(((uintptr_t)memory + SIZE - 1) & ~(SIZE - 1));
+	if (mmap(memory, SIZE, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | flags, -1, 0) == MAP_FAILED)
+		err(1, "memory");
+	if (advice && madvise(memory, SIZE, advice))
+		err(1, "madvise");
+	return memory;
+}
+
+/* Every second chunk first: no two that follow one another are adjacent */
+static void touch(char *memory, size_t chunk)
+{
+	for (size_t at = 0; at < 2 * SIZE; at += 2 * chunk) {
+		char *from = memory + (at < SIZE ? at : at - SIZE + chunk);
+
+		for (size_t page = 0; page < chunk; page += 4096)
+			from[page] = 1;
+	}
+}
+
+static void measure_kind(const char *kind, int flags, int advice, size_t chunk)
+{
+	char *memory = get(flags, advice);
+
+	touch(memory, chunk);
+	measure(kind, memory);
+	munmap(memory, SIZE);
+}
+
+static void small_calls(char *memory)
 {
 	static const size_t sizes[] = { 4096, 64 << 10, 2 << 20 };
 	double least[2], seconds;
-	char *memory;
-
-	if (argc != 3)
-		errx(2, "usage: unmap_calls type1|iommufd BDF");
-	memory = mmap(NULL, FRESH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED || madvise(memory, FRESH, MADV_NOHUGEPAGE) ||
-	    madvise(memory, FRESH, MADV_POPULATE_WRITE))
-		err(1, "memory");
-	if (strcmp(argv[1], "type1"))
-		iommufd_init(argv[2]);
-	else
-		type1_init(argv[2]);
-
-	printf("map_fresh %.9f\n", took(map, memory, FRESH));
-	printf("unmap_fresh %.9f\n", took(unmap, memory, FRESH));
-
-	least[0] = 1e9;
-	for (int round = 0; round < AGAIN; round++) {
-		map(memory, FRESH);
-		seconds = took(unmap, memory, FRESH);
-		if (seconds < least[0])
-			least[0] = seconds;
-	}
-	printf("unmap_again %.9f\n", least[0]);
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		least[0] = least[1] = 1e9;
@@ -180,9 +279,42 @@ int main(int argc, char **argv)
 			if (seconds < least[round % 2])
 				least[round % 2] = seconds;
 		}
-		printf("map_%zuk %.9f\n", sizes[i] >> 10, least[0]);
-		printf("unmap_%zuk %.9f\n", sizes[i] >> 10, least[1]);
+		printf("map_of_%zuk %.9f\n", sizes[i] >> 10, least[0]);
+		printf("unmap_of_%zuk %.9f\n", sizes[i] >> 10, least[1]);
 	}
+}
 
+int main(int argc, char **argv)
+{
+	char *memory;
+
+	syncs = argc == 4 && !strcmp(argv[3], "syncs");
+	if (argc != 3 && !syncs)
+		errx(2, "usage: unmap_calls type1|iommufd BDF [syncs]");
+	memory = get(0, MADV_NOHUGEPAGE);
+	if (madvise(memory, SIZE, MADV_POPULATE_WRITE))
+		err(1, "memory");
+	if (strcmp(argv[1], "type1"))
+		iommufd_init(argv[2]);
+	else
+		type1_init(argv[2]);
+
+	if (syncs) {
+		count_syncs("fresh", memory);
+	} else {
+		printf("map_fresh %.9f\n", took(map, memory, SIZE));
+		printf("unmap_fresh %.9f\n", took(unmap, memory, SIZE));
+		measure("again", memory);
+		small_calls(memory);
+	}
+	munmap(memory, SIZE);
+
+	measure_kind("4k", 0, MADV_NOHUGEPAGE, 4096);
+	measure_kind("64k", 0, MADV_NOHUGEPAGE, 65536);
+	measure_kind("thp", 0, MADV_HUGEPAGE, 2 << 20);
+	write_to("/proc/sys/vm/nr_hugepages", "512");
+	measure_kind("hugetlb", MAP_HUGETLB, 0, 2 << 20);
+	write_to("/proc/sys/vm/nr_hugepages", "0");
+	measure_kind("1g", MAP_1G, 0, 2 << 20);
 	return 0;
 }

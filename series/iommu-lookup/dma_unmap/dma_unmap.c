@@ -4,6 +4,8 @@
  * physical address is a part: the least of several rounds of NUMBER calls, in all.
  * The device is an igb without a driver.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/dma-mapping.h>
 #include <linux/ktime.h>
 #include <linux/module.h>

@@ -56,10 +56,15 @@ def guest(bench, arch, tree, job, files, options, what):
     )
 
 
-def calls(bench, behind, path, tree, what='-icount', words='', before='', **options):
+def unmap_calls(bench, behind):
+    """The program, once for both kernels: what two threads build, one reads half written."""
+    arch, _ = BEHIND[behind]
+    return bench.program(arch, 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
+
+
+def calls(bench, file, behind, path, tree, what='-icount', words='', before='', **options):
     """({metric: [seconds]}, accelerator) of calls/unmap_calls.c."""
     arch, own = BEHIND[behind]
-    file = bench.program(arch, 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
     return guest(
         bench,
         arch,
@@ -84,9 +89,10 @@ def in_instructions(metric, before, after, **details):
 
 
 def instructions(bench, behind):
+    file = unmap_calls(bench, behind)
     for path in PATHS:
         (base, accelerator), (patched, _) = both(
-            lambda tree, path=path: calls(bench, behind, path, tree, **ONE)
+            lambda tree, path=path: calls(bench, file, behind, path, tree, **ONE)
         )
         for name in base:
             call, _, kind = name.partition('_')
@@ -143,6 +149,7 @@ def dma_unmaps(bench):
 
 def syncs(bench):
     """CMD_SYNCs of an unmap, for each 2M."""
+    file = unmap_calls(bench, 'SMMUv3')
     before = (
         f'cd /sys/kernel/tracing\necho {SYNCS} > set_ftrace_filter\n'
         'echo function > current_tracer\ncd /job\n'
@@ -150,7 +157,7 @@ def syncs(bench):
     for path in PATHS:
         (base, _), (patched, _) = both(
             lambda tree, path=path: calls(
-                bench, 'SMMUv3', path, tree, 'CMD_SYNC', 'syncs', before, **ONE
+                bench, file, 'SMMUv3', path, tree, 'CMD_SYNC', 'syncs', before, **ONE
             )
         )
         for name in base:
@@ -220,11 +227,13 @@ def replay(bench):
 
 def seconds(bench, runs):
     """On two vCPUs, in turn: base, patched, base; the second base tells what chance does."""
+    file = unmap_calls(bench, 'VT-d')
     for path in PATHS:
         boots = [
             [
                 calls(
                     bench,
+                    file,
                     'VT-d',
                     path,
                     tree,

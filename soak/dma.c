@@ -50,8 +50,7 @@ void dma_director(const char *bdf, int slot)
 			err(1, "DMA_MAP_BENCHMARK");
 		if (burst.avg_map_100ns)
 			counted(DMA);
-		/* Long enough for cached IOVAs to count as not used, now and then */
-		rest(rnd(4) ? 5000 : 20000);
+		rest(5000);
 	}
 	close(fd);
 }

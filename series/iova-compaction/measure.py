@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from statistics import median
 
-from kit.bench.measure import digest, plugin
+from kit.bench.measure import digest
 from kit.errors import KitError
 from kit.host import host_cpus
 from kit.model import Limits, Options
@@ -24,45 +24,45 @@ SHIFT = {64: 3}
 APPEND = 'slab_nomerge lpj=4000000 cpu_init_udelay=0'
 SOURCE = Path(__file__).parent / 'module'
 LINE = re.compile(r'(\w+)((?: -?\d+)+)$')
-BURSTS = 'burst', 'running', 'pass'
-RETURNS = 'return', 'return flush_queue=1'
 JOBS = {  # by CPUs
-    1: ('steady', *5 * ('irqsoff',)),  # the timer looks at other moments each time
-    2: (*BURSTS, 'hits', 'shift'),
-    16: (*BURSTS, 'hits', 'shift', 'full', *RETURNS),
-    64: (*BURSTS, *RETURNS),
+    1: ('steady', 'irqsoff', 'irqsoff', 'irqsoff'),  # the timer looks at other moments each time
+    16: (
+        'burst',
+        'burst limit32=1',
+        'running',
+        'return',
+        'return flush_queue=1',
+        'wakeups',
+        'full',
+        'locked',
+    ),
+    64: ('burst', 'burst limit32=1', 'running', 'return', 'return flush_queue=1', 'locked'),
 }
-# with -icount 128 did not boot within 30 minutes; an xAPIC addresses 255
-MANY = 128, 255
-INTERVAL = 3  # seconds from pass to pass
-LABELS = {  # metric: words; "after" is after the burst
-    'returning_burst': 'burst again',
-    'kept_after': 'kept, %',
-    'shift_throughput': 'throughput / fresh domain',
-    'steady_alloc_free_instructions': 'alloc + free, instructions',
-    'pass_instructions': 'a pass, all CPUs and sizes in use, instructions',
-    'pass_cost_share': 'passes, % of one CPU',
-    'idle_wakeups_per_min': 'passes a minute, once idle',
+LABELS = {  # metric: words
+    'returning_burst': 'burst again, instructions',
+    'throughput_after_burst': 'throughput / before the burst',
+    'alloc_free_instructions': 'alloc + free, instructions',
+    'miss_instructions': 'a miss, instructions',
+    'locked_instructions': "instructions with the tree's lock held",
+    'wakeups_per_min': 'wake-ups a minute',
     'spurious_failures': 'failures, full address space',
-    'hit_rate_steady': 'hit rate, %',
-    'idle_ranges': 'idle ranges',
-    'idle_magazines': 'idle magazines',
-    'uncached_alloc_ns': 'miss, ns',
+    'idle_bytes': 'idle nodes and magazines, bytes',
     'max_irqsoff_us': 'irqs wait at most, us',
 }
 
 
 def module(bench, tree):
-    """The module for the tree's kernel."""
+    """The folder of the modules for the tree's kernel."""
     return bench.module(
         'x86_64', 'trace', tree, SOURCE / 'iova_bench.c', BUILD / f'iova-bench-{tree}'
-    )
+    ).parent
 
 
-def boot_once(bench, tree, image, file, jobs, cpus):
+def boot_once(bench, tree, image, folder, jobs, cpus):
     """{name: number}, {name: [numbers]} of lines that have several, {name: all numbers} of jobs
     that run several times, and the accelerator."""
     figures, series, again = {}, {}, {}
+    files = [folder / 'iova_bench.ko', folder / 'iova_locked.ko']
 
     def on_line(text):
         found = LINE.match(text)
@@ -75,9 +75,10 @@ def boot_once(bench, tree, image, file, jobs, cpus):
 
     shift = SHIFT.get(cpus, 0)
     job = '#!/bin/sh\nset -e\n' + ''.join(
-        f'insmod /job/iova_bench.ko job={name} shift={shift}\nrmmod iova_bench\n'
-        "dmesg -c | sed -n 's/.*iova_bench: //p'\n"
+        f'insmod /job/{kind}.ko job={name} shift={shift}\nrmmod {kind}\n'
+        f"dmesg -c | sed -n 's/.*{kind}: //p'\n"
         for name in jobs
+        for kind in ['iova_locked' if name == 'locked' else 'iova_bench']
     )
     options = Options(
         cpus=cpus,
@@ -95,7 +96,7 @@ def boot_once(bench, tree, image, file, jobs, cpus):
             'x86_64',
             image,
             job,
-            [file],
+            files,
             options,
             name=f'bench-iova-{tree}',
             what=what,
@@ -108,64 +109,7 @@ def boot_once(bench, tree, image, file, jobs, cpus):
             raise KitError(f'{tree}: no figures in {shown(ended.folder / "results")}')
         return figures, series, again, ended.accelerator
 
-    return bench.journaled(what, (repr(options), job, digest(image, file)), measured)
-
-
-def text_of(names, folder):
-    """BEGIN-END of the first of these functions that the kernel has; gcc splits and inlines."""
-    lines = sorted((folder / 'System.map').read_text().splitlines())
-    symbols = [line.split() for line in lines]
-    found = {
-        symbol.split('.')[0]: f'{begin}-{end}'
-        for (begin, _, symbol), (end, *_) in zip(symbols, symbols[1:])
-    }
-    for name in names:
-        if name in found:
-            return found[name]
-    raise KitError(f'no {" or ".join(names)} in {shown(folder)}/System.map')
-
-
-def counted(bench, tree, image, file, job, cpus, name, words=()):
-    """The numbers that NAME/plugin.c wrote while the job ran, called with words; no -icount."""
-    found = BUILD / f'iova-{name}-{tree}'
-    counter = plugin(Path(__file__).parent / name / 'plugin.c')
-    script = f'#!/bin/sh\nset -e\ninsmod /job/iova_bench.ko job={job}\nrmmod iova_bench\n'
-    options = Options(
-        cpus=cpus,
-        memory='2G',
-        devices=(),
-        append=APPEND,
-        qemu=('-plugin', ','.join([f'file={counter}', *words, f'out={found}'])),
-        limits=Limits(boot=3600, silence=1800),
-    )
-    what = f'{tree}, {cpus} CPU(s): {job}, counted by a plugin'
-    ended = bench.run_guest(
-        'x86_64', image, script, [file], options, name=f'bench-iova-{tree}', what=what
-    )
-    if ended.status != guest.OK:
-        say(ended.detail)
-        raise KitError(f'{tree}: {ended.message}', ended.status)
-    return [int(line) for line in found.read_text().split()]
-
-
-def longest_irqsoff(bench, tree, image, file, cpus=16):
-    """The most instructions with interrupts off where a magazine is freed, while all drains and all
-    CPUs allocate: irqsoff/plugin.c."""
-    folder = bench.out('x86_64', 'trace', tree)
-    words = [
-        f'code={text_of(["iova_magazine_free_pfns"], folder)}',
-        f'wait={text_of(["queued_spin_lock_slowpath"], folder)}',
-    ]
-    return counted(bench, tree, image, file, 'crowd', cpus, 'irqsoff', words)[0]
-
-
-def pass_of_many(bench, tree, image, file, cpus):
-    """The median instructions of a pass, interrupts included: passes/plugin.c."""
-    return bench.journaled(
-        f'{tree}, {cpus} CPUs: passes',
-        (digest(image, file),),
-        lambda: median(counted(bench, tree, image, file, 'pass', cpus, 'passes') or [0]),
-    )
+    return bench.journaled(what, (repr(options), job, digest(image, *files)), measured)
 
 
 def row(metric, cpus, unit, base, patched, better='lower', **more):
@@ -187,134 +131,91 @@ def row(metric, cpus, unit, base, patched, better='lower', **more):
     }
 
 
-def rows_of_bursts(cpus, base, patched):
-    """Of job=burst: `at SECONDS RANGES MAGAZINES`, and what a miss takes then."""
-    rows = []
-    before = dict(
-        zip(('base', 'patched'), (each[0]['uncached_alloc_ns_before'] for each in (base, patched)))
-    )
-    for (after, ranges, magazines), (_, *other) in zip(base[1]['at'], patched[1]['at']):
-        rows.append(row('idle_ranges', cpus, 'ranges', ranges, other[0], after_s=after))
-        if after in (10, 60):
-            rows.append(
-                row('idle_magazines', cpus, 'magazines', magazines, other[1], after_s=after)
-            )
-    for after in (10, 60):
-        name = f'uncached_alloc_ns_{after}'
-        rows.append(
-            row(
-                'uncached_alloc_ns',
-                cpus,
-                'ns',
-                base[0][name],
-                patched[0][name],
-                after_s=after,
-                before=before,
-            )
-        )
-    return rows
-
-
 def rows_of_returns(cpus, base, patched):
-    """Of job=return: `return[_fq] IDLE_MS INSTRUCTIONS WARM PEAK KEPT NOW`; WARM is the same burst
-    without a pause before it. The short pauses come several times."""
+    """Of job=return: `return[_fq] IDLE_MS INSTRUCTIONS WARM PEAK KEPT NOW`, several times each."""
     rows = []
     for name, queued in (('return', False), ('return_fq', True)):
-        pairs = list(zip(base[name], patched[name]))
+        pairs = list(zip(base.get(name, ()), patched.get(name, ())))
         for idle in sorted({one[0] for one, _ in pairs}):
-            same = [pair for pair in pairs if pair[0][0] == idle]
-            took = [[each[1] for each in tree] for tree in zip(*same)]
-            kept = [
-                round(median(100 * each[4] / each[3] for each in tree), 2) for tree in zip(*same)
+            took = [
+                [each[1] for each in tree]
+                for tree in zip(*(pair for pair in pairs if pair[0][0] == idle))
             ]
             ratios = [round(one / other, 4) for one, other in zip(*took)]
-            details = {'idle_s': idle / 1000}
             rows.append(
                 row(
                     'returning_burst',
                     cpus,
                     'instructions',
                     *map(median, took),
-                    **details,
-                    runs=len(same),
+                    runs=len(ratios),
                     min=min(ratios),
                     max=max(ratios),
+                    idle_s=idle / 1000,
                     flush_queue=queued,
                     all=dict(zip(('base', 'patched'), took)),
                 )
             )
-            if not queued:
-                rows.append(
-                    row('kept_after', cpus, '% of the peak', *kept, **details, runs=len(same))
-                )
     return rows
 
 
-def rows_of_shifts(cpus, one, other):
-    """Mixed traffic after the burst, against that before it."""
+def rows_of_traffic(cpus, one, other):
+    """Mixed traffic after the burst, against that before it in the same tree."""
     rows = []
     for name in one:
-        found = re.fullmatch(r'shift_ns_(new|running)_(\d+)s', name)
-        if not found:
-            continue
-        workload, after = found[1], int(found[2])
-        rates = [round(each[f'shift_ns_{workload}_fresh'] / each[name], 4) for each in (one, other)]
-        details = {
-            tree: {what: each[f'shift_{what}_{workload}_{after}s'] for what in ('ns', 'misses')}
-            for tree, each in (('base', one), ('patched', other))
-        }
-        rows.append(
-            row(
-                'shift_throughput',
-                cpus,
-                'of a fresh domain',
-                *rates,
-                better='higher',
-                workload=workload,
-                after_s=after,
-                details=details,
+        found = re.fullmatch(r'traffic_(\d)_(\d+)s', name)
+        if found:
+            rates = [
+                round(each[f'traffic_{found[1]}_before'] / each[name], 4) for each in (one, other)
+            ]
+            rows.append(
+                row(
+                    'throughput_after_burst',
+                    cpus,
+                    'of before',
+                    *rates,
+                    better='higher',
+                    after_s=int(found[2]),
+                    bursts_beside=found[1] != '0',
+                    instructions={'base': one[name], 'patched': other[name]},
+                )
             )
-        )
     return rows
 
 
-def row_of_crowds(bench, images, modules, runs=3):
-    """Not of one thread, so that figures differ from boot to boot."""
-    pairs = [
-        [
-            longest_irqsoff(bench, tree, images[tree], modules[tree]) / 1000
-            for tree in ('base', 'patched')
-        ]
-        for _ in range(runs)
-    ]
-    ratios = [round(one / other, 4) for one, other in pairs]
-    return row(
-        'max_irqsoff_us',
-        16,
-        'us',
-        *map(median, zip(*pairs)),
-        runs=runs,
-        min=min(ratios),
-        max=max(ratios),
-        during='drain all, all CPUs allocate',
-        all=pairs,
-    )
-
-
-def row_of_passes_of_many(bench, images, modules, cpus):
-    passes = [
-        pass_of_many(bench, tree, images[tree], modules[tree], cpus) for tree in ('base', 'patched')
-    ]
-    return row('pass_instructions', cpus, 'instructions', *passes)
+def rows_of_misses(cpus, one, other):
+    """Of job=burst, below 4G and beyond it"""
+    rows = []
+    for limit in (64, 32):
+        name = f'miss_after_{limit}'
+        if name in one:
+            before = [each[f'miss_before_{limit}'] for each in (one, other)]
+            rows.append(
+                row(
+                    'miss_instructions',
+                    cpus,
+                    'instructions',
+                    one[name],
+                    other[name],
+                    idle_ranges=one[f'idle_ranges_{limit}'],
+                    limit=limit,
+                    before=dict(zip(('base', 'patched'), before)),
+                )
+            )
+    return rows
 
 
 def rows_of(cpus, base, patched):
     """base, patched: what boot_once() gave for that many CPUs."""
     one, other, rows = base[0], patched[0], []
     if cpus == 1:
-        name = 'steady_alloc_free_instructions'
         rows.append(
-            row(name, 1, 'instructions', one[f'{name}_x1000'] / 1000, other[f'{name}_x1000'] / 1000)
+            row(
+                'alloc_free_instructions',
+                1,
+                'instructions',
+                *(each['steady_alloc_free_instructions_x1000'] / 1000 for each in (one, other)),
+            )
         )
         for name in one:
             if name.startswith('irqsoff_ns_'):
@@ -325,7 +226,7 @@ def rows_of(cpus, base, patched):
                         'max_irqsoff_us',
                         1,
                         'us',
-                        *map(median, late),
+                        *map(max, late),
                         runs=len(late[0]),
                         min=min(ratios, default=None),
                         max=max(ratios, default=None),
@@ -333,41 +234,50 @@ def rows_of(cpus, base, patched):
                     )
                 )
         return rows
-    if 'at' in base[1]:
-        rows += rows_of_bursts(cpus, base, patched)
-    for name, unit in (
-        ('idle_wakeups_per_min', 'passes'),
-        ('pass_instructions', 'instructions'),
-        ('spurious_failures', 'allocations'),
-    ):
-        if name in one:
-            rows.append(row(name, cpus, unit, one[name], other[name]))
-    rows += rows_of_shifts(cpus, one, other)
+    rows += rows_of_misses(cpus, one, other)
+    rows += rows_of_traffic(cpus, one, other)
+    rows += rows_of_returns(cpus, base[1], patched[1])
     for name in one:
-        if name.startswith('hit_rate_'):
-            rates = [each[name] / 1000 for each in (one, other)]
-            depth = name.removeprefix('hit_rate_').removesuffix('_x1000')
-            rows.append(row('hit_rate_steady', cpus, '%', *rates, better='higher', depth=depth))
-    return rows + (rows_of_returns(cpus, base[1], patched[1]) if 'return' in base[1] else [])
-
-
-def rows_of_passes(rows):
-    """What passes take of a CPU; 512 CPUs are on the straight line through the fewest and the
-    most CPUs measured."""
-    points = {
-        each['cpus']: each['patched'] for each in rows if each['metric'] == 'pass_instructions'
-    }
-    few, many = min(points), max(points)
-    slope = (points[many] - points[few]) / (many - few)
-
-    def share(cpus, domains):
-        instructions = points.get(cpus, points[few] + slope * (cpus - few))
-        return round(100 * domains * instructions / (INTERVAL * 1e9), 5)
-
-    return [
-        row('pass_cost_share', cpus, '% of one CPU', 0, share(cpus, domains), domains=domains)
-        for cpus, domains in [*((cpus, 1) for cpus in points), (512, 100)]
-    ]
+        kind, _, what = name.partition('_')
+        numbers = one[name], other[name]
+        if kind == 'locked':
+            rows.append(
+                row(
+                    'locked_instructions',
+                    cpus,
+                    'instructions',
+                    *numbers,
+                    workload=what.partition('_')[2],
+                    longest=what.startswith('longest'),
+                )
+            )
+        if kind == 'wakeups':
+            rows.append(
+                row(
+                    'wakeups_per_min',
+                    cpus,
+                    'works',
+                    *(each / 2 for each in numbers),
+                    workload=what.removesuffix('_x2'),
+                )
+            )
+        if name.startswith('idle_bytes_'):
+            rows.append(
+                row(
+                    'idle_bytes', cpus, 'bytes', *numbers, pressure=name.removeprefix('idle_bytes_')
+                )
+            )
+    if 'spurious_failures' in one:
+        rows.append(
+            row(
+                'spurious_failures',
+                cpus,
+                'allocations',
+                one['spurious_failures'],
+                other['spurious_failures'],
+            )
+        )
+    return rows
 
 
 def measure(bench, runs=1, rounds=1):
@@ -383,14 +293,8 @@ def measure(bench, runs=1, rounds=1):
     # a guest with -icount is one thread of the host, and knows no time but its own
     with Pool(host_cpus()) as pool:
         got = dict(zip(boots, pool.map(boot, *zip(*boots))))
-    rows = [
-        row_of_crowds(bench, images, modules),
-        *(row_of_passes_of_many(bench, images, modules, cpus) for cpus in MANY),
-    ]
-    for cpus in JOBS:
-        rows += rows_of(cpus, *(got[tree, cpus] for tree in trees))
-    accelerator = got[boots[0]][3]
-    return rows + rows_of_passes(rows), accelerator
+    rows = [each for cpus in JOBS for each in rows_of(cpus, *(got[tree, cpus] for tree in trees))]
+    return rows, got[boots[0]][3]
 
 
 HEAD = ['what', 'CPUs']
@@ -401,37 +305,40 @@ def describe(each):
     what = LABELS[each['metric']]
     if 'during' in each:
         what += f', {each["during"].replace("_", " ")}'
-    if 'depth' in each:
-        what += f', {each["depth"].replace("_", " ")} at a time'
+    if 'limit' in each:
+        what += f', {each["idle_ranges"]:,} idle ranges, {each["limit"]}-bit limit'
+    if 'workload' in each:
+        what += f', {each["workload"].replace("_", " ")}'
+    if each.get('longest'):
+        what += ', longest hold'
+    if 'pressure' in each:
+        what += ', after drop_caches' if each['pressure'] == 'all' else ', after a burst'
     after = each.get('idle_s', each.get('after_s'))
     if after is not None:
         what += f', {after:g} s after'
-    if 'before' in each:
-        what += f' (before: {each["before"]["patched"]:,})'
+    if each.get('bursts_beside'):
+        what += ', again every 5 s'
     if each.get('flush_queue'):
         what += ', flush queue'
-    if 'domains' in each:
-        what += f', {each["domains"]} domain' + 's' * (each['domains'] > 1)
-    if each.get('workload') == 'running':
-        what = what.replace('fresh domain', 'run before')
     return [what, str(each['cpus'])]
 
 
 def cover(each):
     """What got worst, and what the letter answers with."""
-    many = each['cpus'] == 64
-    if each['metric'] in ('returning_burst', 'kept_after'):
-        return many and not each.get('flush_queue') and each['idle_s'] in (5, 10, 60)
-    if each['metric'] == 'shift_throughput':
-        return many and each['workload'] == 'running' and each['after_s'] in (10, 60)
-    if each['metric'] in ('uncached_alloc_ns', 'idle_ranges'):
-        return many and each['after_s'] == 60
-    if each['metric'] == 'pass_cost_share':
-        return each['cpus'] == 512
     if each['metric'] == 'max_irqsoff_us':
-        return each['during'] == 'flush'
+        return each['during'] == 'flush_32-bit'
+    if each['cpus'] != 64:
+        return False
     return (
-        each['metric'] == 'steady_alloc_free_instructions' or each['metric'] == 'spurious_failures'
+        each['metric'] == 'miss_instructions'
+        and each['limit'] == 32
+        or each['metric'] == 'throughput_after_burst'
+        and each['after_s'] == 5
+        and each['bursts_beside']
+        or each['metric'] == 'returning_burst'
+        and each['idle_s'] == 10
+        and each['flush_queue']
+        or each['metric'] == 'idle_bytes'
     )
 
 
@@ -439,42 +346,40 @@ def note(data):
     longer = ', '.join(f'with {cpus} CPUs one in {1 << SHIFT[cpus]} ns' for cpus in SHIFT)
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}, time = instructions executed '
-        f'(-icount; {longer}, and times are divided by that): figures repeat. The burst: every CPU '
-        f'in turn allocates and frees 1,024 ranges of each of six sizes. Burst again, and kept: '
-        f'all CPUs at the same time allocate 256 of each size and free them; the instructions are '
-        f'those of all CPUs, waiting included. `{data["command"]}`'
+        f'(-icount; {longer}, and times are divided by that). The burst: every CPU in turn '
+        f'allocates and frees 1,024 ranges of each of six sizes. Burst again: all CPUs at the same '
+        f'time allocate 256 of each size and free them; the instructions are those of all CPUs, '
+        f'waiting included. `{data["command"]}`'
     )
 
 
 def plot(data, plt):
-    """What a burst leaves, and what it takes when it returns, over the time between."""
-    figure, (upper, lower) = plt.subplots(2, 1, figsize=(7, 6), sharex=True)
+    """Traffic after a burst."""
+    figure, axes = plt.subplots(figsize=(7, 4))
     for cpus, colour in ((16, '#4477aa'), (64, '#aa3377')):
-        for metric, axes, scale in (('kept_after', upper, 1), ('returning_burst', lower, 1e6)):
-            points = [
-                each
-                for each in data['rows']
-                if each['metric'] == metric and each['cpus'] == cpus and not each.get('flush_queue')
-            ]
-            for tree, style in (('base', '--'), ('patched', '-')):
-                axes.plot(
-                    [each['idle_s'] for each in points],
-                    [each[tree] / scale for each in points],
-                    style,
-                    color=colour,
-                    label=f'{cpus} CPUs, {tree}',
-                )
-    upper.set_ylabel('kept, % of the peak')
-    upper.set_ylim(bottom=0)
-    lower.set_ylabel('million instructions')
-    lower.set_yscale('log')
-    lower.set_xscale('log')
-    lower.set_xlabel('seconds of idleness')
-    upper.set_title(
-        f'{data["topic"]}: what a burst leaves, and what it takes when it returns\n'
+        points = [
+            each
+            for each in data['rows']
+            if each['metric'] == 'throughput_after_burst'
+            and each['cpus'] == cpus
+            and not each['bursts_beside']
+        ]
+        for tree, style in (('base', '--'), ('patched', '-')):
+            axes.plot(
+                [each['after_s'] for each in points],
+                [each[tree] for each in points],
+                style,
+                color=colour,
+                label=f'{cpus} CPUs, {tree}',
+            )
+    axes.set_ylabel('throughput / before')
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel('seconds after a burst')
+    axes.set_title(
+        f'{data["topic"]}: mixed traffic after a burst\n'
         f'({data["base"]}, {data["accelerator"]}, -icount)',
         fontsize=10,
     )
-    upper.legend(frameon=False, fontsize=8)
+    axes.legend(frameon=False, fontsize=8)
     figure.tight_layout()
     return figure

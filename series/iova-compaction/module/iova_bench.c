@@ -2,9 +2,9 @@
 /*
  * Workloads on an IOVA domain of their own, the same on any v7.3 kernel:
  *
- *   insmod iova_bench.ko job=burst|steady|hits|shift|running|irqsoff|return|pass|full|crowd
+ *   insmod iova_bench.ko job=burst|steady|running|irqsoff|return|wakeups|locked|full
  *
- * Figures go to the kernel log, a line each: "iova_bench: NAME VALUE". In a guest
+ * iova_locked.ko is the same with the tree's iova.c built in, for job=locked. Figures go to the kernel log, a line each: "iova_bench: NAME VALUE". In a guest
  * whose time is the number of instructions, so are the nanoseconds here; where
  * an instruction takes 1 << shift of them, shift=N makes it one again.
  */
@@ -12,6 +12,7 @@
 
 #include <linux/cpumask.h>
 #include <linux/delay.h>
+#include <linux/fs.h>
 #include <linux/hrtimer.h>
 #include <linux/iova.h>
 #include <linux/kallsyms.h>
@@ -19,14 +20,14 @@
 #include <linux/prandom.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
-#include <linux/sort.h>
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 #include <trace/events/kmem.h>
 
-#define LIMIT		((1UL << 36) - 1)	/* 48 bits of address */
+#define LIMIT_64	((1UL << 36) - 1)	/* 48 bits of address */
+#define LIMIT_32	((1UL << 20) - 1)
 #define CLASSES		6
 #define MAGAZINE	127
 #define BURST		1024
@@ -45,6 +46,10 @@ module_param(shift, uint, 0);
 static bool flush_queue;
 module_param(flush_queue, bool, 0);
 
+static unsigned long limit = LIMIT_64;
+static bool limit32;
+module_param(limit32, bool, 0);
+
 /* For how long something takes; what has to happen at some time is another thing. */
 static u64 instructions(void)
 {
@@ -54,78 +59,41 @@ static u64 instructions(void)
 static struct iova_domain *iovad;
 static unsigned long pfns[MAX_DEPTH];
 
+#ifndef LOCKED
+static u64 locked_sum, locked_longest;
+#endif
+
 /* What the kernel's tracepoints say */
 
 static struct task_struct *finder;
-static struct kmem_cache *iova_cache, *magazine_cache;
-static atomic_long_t misses, magazines, passes;
-static u64 pass_start, pass_took[64];
+static struct kmem_cache *nodes_seen, *magazines_seen;
+static atomic_long_t magazines, wakeups;
 
 static void on_alloc(void *data, unsigned long call_site, const void *ptr,
 		     struct kmem_cache *s, gfp_t gfp_flags, int node)
 {
 	if (finder == current && kmem_cache_size(s) == sizeof(struct iova))
-		iova_cache = s;
+		nodes_seen = s;
 	if (finder == current && kmem_cache_size(s) == (MAGAZINE + 1) * sizeof(long))
-		magazine_cache = s;
-	if (s == iova_cache)
-		atomic_long_inc(&misses);
-	if (s == magazine_cache)
+		magazines_seen = s;
+	if (s == magazines_seen)
 		atomic_long_inc(&magazines);
 }
 
 static void on_free(void *data, unsigned long call_site, const void *ptr,
 		    const struct kmem_cache *s)
 {
-	if (s == magazine_cache)
+	if (s == magazines_seen)
 		atomic_long_dec(&magazines);
 }
 
-static bool is_pass(void *func)
+static void on_work_start(void *data, struct work_struct *work)
 {
 	char name[KSYM_SYMBOL_LEN];
 
-	sprint_symbol(name, (unsigned long)func);
-	return strstarts(name, "iova_");
-}
-
-/* The markers are for plugin.c of passes/, where time is not instructions. */
-static void on_work_start(void *data, struct work_struct *work)
-{
-	if (!is_pass(work->func))
-		return;
-	pass_start = instructions();
-	asm volatile("xchg %%r14, %%r14" ::: "memory");
-}
-
-/* One at a time: where this is looked at, only one of the base's works is due, one for each size. */
-static void on_work_end(void *data, struct work_struct *work, void *func)
-{
-	u64 end;
-
-	asm volatile("xchg %%r13, %%r13" ::: "memory");
-	end = instructions();
-	if (is_pass(func))
-		pass_took[atomic_long_inc_return(&passes) % ARRAY_SIZE(pass_took)] =
-			end - pass_start;
-}
-
-static int cmp_took(const void *one, const void *other)
-{
-	u64 a = *(const u64 *)one, b = *(const u64 *)other;
-
-	return a < b ? -1 : a > b;
-}
-
-/* The median of the passes' instructions since @passes was 0, when other CPUs did nothing meanwhile */
-static u64 pass_median(void)
-{
-	long nr = min_t(long, atomic_long_read(&passes), ARRAY_SIZE(pass_took) - 1);
-
-	if (!nr)
-		return 0;
-	sort(pass_took + 1, nr, sizeof(*pass_took), cmp_took, NULL);
-	return pass_took[1 + nr / 2];
+	sprint_symbol(name, (unsigned long)work->func);
+	if (strstarts(name, "iova_"))
+		atomic_long_inc(&wakeups);
 }
 
 static struct {
@@ -134,7 +102,6 @@ static struct {
 	struct tracepoint *tp;
 } work_probes[] = {
 	{ "workqueue_execute_start", on_work_start },
-	{ "workqueue_execute_end", on_work_end },
 };
 
 static void find_work(struct tracepoint *tp, void *priv)
@@ -177,11 +144,11 @@ static int domain_init(void)
 
 	/* Its first IOVA and magazine tell the slab caches. */
 	finder = current;
-	pfn = alloc_iova_fast(iovad, 1, LIMIT, true);
+	pfn = alloc_iova_fast(iovad, 1, LIMIT_32, true);
 	free_iova_fast(iovad, pfn, 1);
 	finder = NULL;
 
-	return iova_cache && magazine_cache ? 0 : -ENODEV;
+	return nodes_seen && magazines_seen ? 0 : -ENODEV;
 }
 
 static void domain_exit(void)
@@ -193,7 +160,7 @@ static void domain_exit(void)
 static void alloc_all(unsigned long nr, unsigned long size)
 {
 	for (unsigned long i = 0; i < nr; i++)
-		pfns[i] = alloc_iova_fast(iovad, size, LIMIT, true);
+		pfns[i] = alloc_iova_fast(iovad, size, limit, true);
 }
 
 static void free_all(unsigned long nr, unsigned long size)
@@ -225,8 +192,8 @@ static struct iova *above[3 * PROBES];
 static void above_alloc(void)
 {
 	for (int i = 0; i < ARRAY_SIZE(above); i++) {
-		above[i] = alloc_iova(iovad, 64, LIMIT, true);
-		alloc_iova(iovad, 1, LIMIT, false);
+		above[i] = alloc_iova(iovad, 64, limit, true);
+		alloc_iova(iovad, 1, limit, false);
 	}
 }
 
@@ -241,7 +208,7 @@ static u64 uncached_alloc(int first)
 
 		__free_iova(iovad, above[i]);
 		start = instructions();
-		iova = alloc_iova(iovad, 128, LIMIT, true);
+		iova = alloc_iova(iovad, 128, limit, true);
 		sum += instructions() - start;
 		__free_iova(iovad, iova);
 	}
@@ -259,33 +226,46 @@ static void wait_until(u64 start, unsigned long ms)
 		usleep_range(100, 200);
 }
 
+/* What is cached takes: a node has 64 bytes in any of these kernels. */
+static void report_idle(const char *pressure, unsigned long others)
+{
+	pr_info("idle_bytes_%s %lu\n", pressure, (ranges() - others) * 64 +
+		atomic_long_read(&magazines) * (MAGAZINE + 1) * sizeof(long));
+}
+
+static void drop_caches(void)
+{
+	struct file *file = filp_open("/proc/sys/vm/drop_caches", O_WRONLY, 0);
+	loff_t pos = 0;
+
+	if (IS_ERR(file)) {
+		pr_err("no drop_caches: %pe\n", file);
+		return;
+	}
+	kernel_write(file, "2\n", 2, &pos);
+	filp_close(file, NULL);
+}
+
 static void job_burst(void)
 {
-	static const unsigned int at[] = { 0, 2, 5, 10, 15, 20, 30, 60, 120, 240, 300 };
 	/* of above[] and their neighbours; what is left of them is not the caches' */
 	unsigned long others = 2 * ARRAY_SIZE(above);
-	u64 start;
 
+	if (limit32)
+		limit = LIMIT_32;
 	above_alloc();
-	pr_info("uncached_alloc_ns_before %llu\n", uncached_alloc(0));
+	pr_info("miss_before_%d %llu\n", limit32 ? 32 : 64, uncached_alloc(0));
 	others -= PROBES;
 	burst();
-	start = ktime_get_ns();
-
-	for (int i = 0; i < ARRAY_SIZE(at); i++) {
-		wait_until(start, at[i] * MSEC_PER_SEC);
-		pr_info("at %u %lu %ld\n", at[i], ranges() - others,
-			atomic_long_read(&magazines));
-		if (at[i] == 10 || at[i] == 60) {
-			pr_info("uncached_alloc_ns_%u %llu\n", at[i],
-				uncached_alloc(at[i] == 10 ? PROBES : 2 * PROBES));
-			others -= PROBES;
-		}
-		if (at[i] == 240)
-			atomic_long_set(&passes, 0);
-	}
-	pr_info("idle_wakeups_per_min %ld\n", atomic_long_read(&passes));
-	pr_info("cpus %u\n", num_online_cpus());
+	msleep(1000);
+	pr_info("idle_ranges_%d %lu\n", limit32 ? 32 : 64, ranges() - others);
+	pr_info("miss_after_%d %llu\n", limit32 ? 32 : 64, uncached_alloc(PROBES));
+	others -= PROBES;
+	if (limit32)
+		return;
+	report_idle("none", others);
+	drop_caches();
+	report_idle("all", others);
 }
 
 static DEFINE_PER_CPU(struct work_struct, works);
@@ -345,7 +325,7 @@ static void burst_with_others(struct work_struct *work)
 
 	for (int i = 0; i < CLASSES; i++) {
 		for (int j = 0; j < IN_FLIGHT; j++)
-			mine[j] = alloc_iova_fast(iovad, 1UL << i, LIMIT, true);
+			mine[j] = alloc_iova_fast(iovad, 1UL << i, limit, true);
 		for (int j = 0; j < IN_FLIGHT; j++) {
 			if (flush_queue)
 				free_later(&of_cpu[cpu].fq, mine[j], 1UL << i);
@@ -394,12 +374,11 @@ static void return_after(unsigned int idle_ms)
 
 /*
  * Whether one magazine more or less is there takes 10 % of a burst, and which CPU gets a lock
- * first decides that. So the short ones, where little else does, are repeated.
+ * first decides that. So they are repeated.
  */
 static void job_return(void)
 {
-	static const unsigned int idle_ms[] = { 500, 1000, 2000, 5000, 10000, 15000, 20000, 30000,
-						60000, 120000, 300000 };
+	static const unsigned int idle_ms[] = { 500, 5000, 10000, 30000, 300000 };
 
 	of_cpu = vcalloc(nr_cpu_ids, sizeof(*of_cpu));
 	if (!of_cpu)
@@ -407,63 +386,9 @@ static void job_return(void)
 	burst_of_all();
 
 	for (int i = 0; i < ARRAY_SIZE(idle_ms); i++) {
-		for (int times = idle_ms[i] > 5000 ? 1 : 11; times; times--)
+		for (int times = 3; times; times--)
 			return_after(idle_ms[i]);
 	}
-	vfree(of_cpu);
-}
-
-/* All CPUs use all sizes, a little at a time: what a pass costs that finds nothing to give back */
-
-static void a_few_of_each(struct work_struct *work)
-{
-	for (int i = 0; i < CLASSES; i++)
-		free_iova_fast(iovad, alloc_iova_fast(iovad, 1UL << i, LIMIT, true), 1UL << i);
-}
-
-static void job_pass(void)
-{
-	u64 start = ktime_get_ns();
-
-	for (int i = 0; i < 120; i++) {
-		on_all_cpus(a_few_of_each);
-		if (i == 20)
-			atomic_long_set(&passes, 0);
-		wait_until(start, 500 * i + 250);
-	}
-	pr_info("passes_in_50s %ld\n", atomic_long_read(&passes));
-	pr_info("pass_instructions %llu\n", pass_median());
-}
-
-/* For plugin.c of irqsoff/ */
-static void marker(void)
-{
-	asm volatile("xchg %%r15, %%r15" ::: "memory");
-}
-
-static void many_of_each(struct work_struct *work)
-{
-	u64 start = ktime_get_ns();
-
-	while (ktime_get_ns() - start < 15 * NSEC_PER_SEC) {
-		a_few_of_each(NULL);
-		usleep_range(1000, 1100);
-	}
-}
-
-/* What a burst has cached drains, of all sizes, while all CPUs go on to use a little */
-static void job_crowd(void)
-{
-	of_cpu = vcalloc(nr_cpu_ids, sizeof(*of_cpu));
-	if (!of_cpu)
-		return;
-	burst_of_all();
-	marker();
-	burst();
-	alloc_all(MAX_DEPTH, 1);
-	free_all(MAX_DEPTH, 1);
-	on_all_cpus(many_of_each);
-	marker();
 	vfree(of_cpu);
 }
 
@@ -475,7 +400,7 @@ static void job_steady(void)
 	start = instructions();
 	for (unsigned long i = 0; i < rounds; i++) {
 		for (unsigned long j = 0; j < pairs; j++)
-			free_iova_fast(iovad, alloc_iova_fast(iovad, 1, LIMIT, true), 1);
+			free_iova_fast(iovad, alloc_iova_fast(iovad, 1, limit, true), 1);
 		cond_resched();
 	}
 	pr_info("steady_alloc_free_instructions_x1000 %llu\n",
@@ -484,50 +409,10 @@ static void job_steady(void)
 
 static unsigned long depth;
 
-static int alloc_depth(void *unused)
-{
-	alloc_all(depth, 1);
-	return 0;
-}
-
 static int free_depth(void *unused)
 {
 	free_all(depth, 1);
 	return 0;
-}
-
-/* For 30 seconds, of which the first five do not count, as many as @nr at a time */
-static void steady_hits(const char *name, unsigned long nr, int free_cpu)
-{
-	unsigned long allocs = 0, first = 0, before = 0;
-	u64 start = ktime_get_ns(), now;
-
-	depth = nr;
-	do {
-		now = ktime_get_ns() - start;
-		if (now > 5 * (u64)NSEC_PER_SEC && !before) {
-			before = atomic_long_read(&misses) + 1;
-			first = allocs;
-		}
-		smp_call_on_cpu(0, alloc_depth, NULL, false);
-		smp_call_on_cpu(free_cpu, free_depth, NULL, false);
-		allocs += nr;
-		usleep_range(10000, 10100);
-	} while (now < 30 * (u64)NSEC_PER_SEC);
-
-	allocs -= first;
-	before = atomic_long_read(&misses) + 1 - before;
-	pr_info("hit_rate_%s_x1000 %lu\n", name, 100000 - before * 100000 / allocs);
-}
-
-static void job_hits(void)
-{
-	burst();
-	steady_hits("1", 1, 0);
-	steady_hits("32", 32, 0);
-	steady_hits("300", 300, 0);
-	if (num_online_cpus() > 1)
-		steady_hits("32_two_cpus", 32, 1);
 }
 
 /* A full address space: what one CPU frees is what all want, and all flush the caches to find it. */
@@ -589,21 +474,19 @@ static void replace(int at, unsigned long size)
 		free_iova_fast(iovad, live[at].pfn, live[at].size);
 	live[at].size = size;
 	if (size)
-		live[at].pfn = alloc_iova_fast(iovad, size, LIMIT, true);
+		live[at].pfn = alloc_iova_fast(iovad, size, limit, true);
 }
 
-static void mixed_traffic(const char *workload, const char *when)
+static void mixed_traffic(const char *when, unsigned int every_s)
 {
 	static const unsigned long sizes[] = { 1, 1, 1, 8, 40, 64, 96, 128 };
-	long missed = atomic_long_read(&misses);
 	u64 start = instructions();
 
 	for (int i = 0; i < REQUESTS; i++) {
 		replace(i % ARRAY_SIZE(live), sizes[prandom_u32_state(&rnd) % ARRAY_SIZE(sizes)]);
 		cond_resched();
 	}
-	pr_info("shift_ns_%s_%s %llu\n", workload, when, (instructions() - start) / REQUESTS);
-	pr_info("shift_misses_%s_%s %ld\n", workload, when, atomic_long_read(&misses) - missed);
+	pr_info("traffic_%u_%s %llu\n", every_s, when, instructions() - start);
 }
 
 static void no_traffic(void)
@@ -612,43 +495,52 @@ static void no_traffic(void)
 		replace(at, 0);
 }
 
-static void job_shift(void)
+/* One that had ranges before the bursts: above all that they leave */
+static void running(unsigned int every_s)
 {
-	/* A workload that begins after the burst, and what it gets from a fresh domain */
-	prandom_seed_state(&rnd, 21);
-	mixed_traffic("new", "fresh");
-	no_traffic();
-	burst();
-	msleep(2000);
-	prandom_seed_state(&rnd, 21);
-	mixed_traffic("new", "2s");
-	no_traffic();
-	burst();
-	msleep(60000);
-	prandom_seed_state(&rnd, 21);
-	mixed_traffic("new", "60s");
-	no_traffic();
-}
-
-static void job_running(void)
-{
-	static const unsigned int at[] = { 2, 5, 10, 15, 20, 30, 60 };
+	static const unsigned int at[] = { 1, 2, 5, 10 };
 	u64 start;
 
-	/* One that had ranges before the burst: above all that it leaves */
 	prandom_seed_state(&rnd, 21);
-	mixed_traffic("running", "first");
-	mixed_traffic("running", "fresh");
+	mixed_traffic("first", every_s);
+	mixed_traffic("before", every_s);
 	burst();
 	start = ktime_get_ns();
 	for (int i = 0; i < ARRAY_SIZE(at); i++) {
 		char name[8];
 
 		wait_until(start, at[i] * MSEC_PER_SEC);
+		if (every_s && at[i] % every_s == 0)
+			burst();
 		snprintf(name, sizeof(name), "%us", at[i]);
-		mixed_traffic("running", name);
+		mixed_traffic(name, every_s);
 	}
 	no_traffic();
+}
+
+static void job_running(void)
+{
+	running(0);
+	running(5);
+}
+
+/* One map every 5 s, for two minutes after a burst, and nothing at all for two */
+static void job_wakeups(void)
+{
+	u64 start;
+
+	burst();
+	start = ktime_get_ns();
+	wait_until(start, 60 * MSEC_PER_SEC);
+	atomic_long_set(&wakeups, 0);
+	wait_until(start, 180 * MSEC_PER_SEC);
+	pr_info("wakeups_idle_x2 %ld\n", atomic_long_read(&wakeups));
+	atomic_long_set(&wakeups, 0);
+	for (int i = 0; i < 24; i++) {
+		free_iova_fast(iovad, alloc_iova_fast(iovad, 1, limit, true), 1);
+		wait_until(start, (185 + 5 * i) * MSEC_PER_SEC);
+	}
+	pr_info("wakeups_map_x2 %ld\n", atomic_long_read(&wakeups));
 }
 
 /* How late a hard interrupt is that is due every 20 us */
@@ -686,22 +578,55 @@ static void job_irqsoff(void)
 		cond_resched();
 	}
 	report_late("traffic");
-	/* What is cached drains: here of one size, and below of all of them. */
-	msleep(20000);
-	report_late("drain");
 	uncached_alloc(0);
 	report_late("uncached");
-	burst();
-	alloc_all(MAX_DEPTH, 1);
-	free_all(MAX_DEPTH, 1);
-	report_late("traffic2");
 	/* More than there is: everything is flushed, and to no avail. */
-	alloc_iova_fast(iovad, LIMIT, LIMIT - 1, true);
+	alloc_iova_fast(iovad, limit, limit - 1, true);
 	report_late("flush");
 	burst();
-	msleep(20000);
-	report_late("drain_all");
+	latest = 0;
+	drop_caches();
+	report_late("shrink");
+	limit = LIMIT_32;
+	burst();
+	report_late("burst_32-bit");
+	alloc_iova_fast(iovad, limit, limit - 1, true);
+	report_late("flush_32-bit");
+	burst();
+	latest = 0;
+	drop_caches();
+	report_late("shrink_32-bit");
 	hrtimer_cancel(&late_timer);
+}
+
+/* Instructions with the tree's lock held, by all CPUs, and the longest hold */
+
+static void report_locked(const char *workload)
+{
+	pr_info("locked_sum_%s %llu\n", workload, locked_sum >> shift);
+	pr_info("locked_longest_%s %llu\n", workload, locked_longest >> shift);
+	locked_sum = locked_longest = 0;
+}
+
+static void job_locked(void)
+{
+	of_cpu = vcalloc(nr_cpu_ids, sizeof(*of_cpu));
+	if (!of_cpu)
+		return;
+	locked_sum = locked_longest = 0;
+	burst_of_all();
+	report_locked("first_burst");
+	burst_of_all();
+	locked_sum = locked_longest = 0;
+	msleep(30000);
+	report_locked("idle_30_s");
+	burst_of_all();
+	report_locked("burst_again");
+	drop_caches();
+	report_locked("shrink");
+	burst_of_all();
+	report_locked("burst_after_shrinking");
+	vfree(of_cpu);
 }
 
 static const struct {
@@ -710,14 +635,12 @@ static const struct {
 } jobs[] = {
 	{ "burst", job_burst },
 	{ "steady", job_steady },
-	{ "hits", job_hits },
-	{ "shift", job_shift },
 	{ "running", job_running },
 	{ "irqsoff", job_irqsoff },
 	{ "return", job_return },
-	{ "pass", job_pass },
+	{ "wakeups", job_wakeups },
+	{ "locked", job_locked },
 	{ "full", job_full },
-	{ "crowd", job_crowd },
 };
 
 static int __init bench_init(void)
@@ -735,14 +658,14 @@ static int __init bench_init(void)
 	if (ret)
 		return ret;
 	/* not where instructions are counted */
-	probed = strcmp(job, "steady") && strcmp(job, "return") && strcmp(job, "crowd");
+	probed = strcmp(job, "steady") && strcmp(job, "return") && strcmp(job, "locked");
 	if (probed) {
 		register_trace_kmem_cache_alloc(on_alloc, NULL);
 		register_trace_kmem_cache_free(on_free, NULL);
 		for (int i = 0; i < ARRAY_SIZE(work_probes); i++)
 			tracepoint_probe_register(work_probes[i].tp, work_probes[i].probe, NULL);
 	} else {
-		iova_cache = magazine_cache = ERR_PTR(-ENOENT);
+		nodes_seen = magazines_seen = ERR_PTR(-ENOENT);
 	}
 
 	ret = domain_init();

@@ -4,7 +4,9 @@
  *
  *   insmod iova_bench.ko job=burst|steady|running|irqsoff|return|wakeups|locked|full
  *
- * iova_locked.ko is the same with the tree's iova.c built in, for job=locked. Figures go to the kernel log, a line each: "iova_bench: NAME VALUE". In a guest
+ * iova_locked.ko is the same with the tree's iova.c built in, for job=locked.
+ *
+ * Figures go to the kernel log, a line each: "iova_bench: NAME VALUE". In a guest
  * whose time is the number of instructions, so are the nanoseconds here; where
  * an instruction takes 1 << shift of them, shift=N makes it one again.
  */

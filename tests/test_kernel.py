@@ -62,6 +62,33 @@ class Build(unittest.TestCase):
                 made, ['build bisect-x86_64 x86_64 plain'] * 2 + ['build patched x86_64 plain']
             )
 
+    def test_modules_for_a_kernel_that_was_kept(self):
+        with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as changed:
+            bisected = Tree('bisect-x86_64', Path(top) / 'bisect-x86_64')
+            patched = Tree('patched', Path(top) / 'patched')
+            built, folder = (tree.out('x86_64', 'plain') for tree in (bisected, patched))
+            configured, goals = [], []
+            for name, fake in {
+                'KEPT': Path(top) / 'kept',
+                'source': lambda tree: tree.linux,
+                'step': lambda *_, **__: None,
+                'make': lambda machine, folder, src, goal: (goals.append(goal), {}),
+                'configure': lambda machine, flavour, tree: configured.append(tree.name),
+            }.items():
+                changed.enter_context(mock.patch.object(kernel, name, fake))
+            for name in (X86_64.image, 'vmlinux', 'System.map', '.stamp', 'vmlinux.symvers'):
+                (built / name).parent.mkdir(parents=True, exist_ok=True)
+                (built / name).write_text(name)
+
+            kernel.keep(X86_64, 'plain', bisected)
+            kernel.copy_kernel(X86_64, Path(top) / 'kept/x86_64-plain', folder)
+            kernel.prepare_modules(X86_64, 'plain', patched)
+            self.assertEqual((configured, goals), (['patched'], ['modules_prepare']))
+            self.assertEqual((folder / 'Module.symvers').read_text(), 'vmlinux.symvers')
+            (folder / 'vmlinux.o').touch()  # built there
+            kernel.prepare_modules(X86_64, 'plain', patched)
+            self.assertEqual((configured, goals), (['patched'], ['modules_prepare', 'modules']))
+
     def test_the_base_begins_with_the_objects_of_the_patched_kernel(self):
         with tempfile.TemporaryDirectory() as top, contextlib.ExitStack() as changed:
             tree = Tree('patched', Path(top) / 'patched')

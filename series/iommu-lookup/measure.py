@@ -298,6 +298,10 @@ def size_of(each):
     return f' of {each["kib"]}K' if each['kib'] < 1024 else f' of {each["kib"] >> 10}M'
 
 
+def pages_of(each):
+    return KINDS.get(each['backing'], '4K dirty')
+
+
 def describe(each):
     """The cells that say what a row is."""
     metric = each['metric']
@@ -314,7 +318,7 @@ def describe(each):
         metric,
         f'{call}{size_of(each)}, {{}}, {"instructions" if each["unit"] == "instructions" else "s"}',
     )
-    pages = '4K' if 'kib' in each else KINDS.get(each['backing'], '4K dirty')
+    pages = '4K' if 'kib' in each else pages_of(each)
     return [what.format(each['path']), each['behind'], pages]
 
 
@@ -340,37 +344,31 @@ def note(data):
 
 
 def plot(data, pyplot):
-    """Instructions before and after."""
-    rows = [
-        each
-        for each in data['rows']
-        if each['metric'] == 'unmap_instructions'
-        and 'mib' in each
-        and each['backing'] in ('4k', 'thp', '1g')
-    ]
-    figure, axes = pyplot.subplots(figsize=(7.5, 5))
-    for place, each in enumerate(rows):
-        for shift, key, colour in ((-0.2, 'base', '#bbbbbb'), (0.2, 'patched', '#4477aa')):
-            axes.barh(
-                place + shift,
-                each[key] / 1e6,
-                height=0.35,
-                color=colour,
-                label=key if place == 0 else None,
-            )
-            axes.text(
-                each[key] / 1e6 * 1.05,
-                place + shift,
-                f'{each[key] / 1e6:.2g}',
-                va='center',
-                fontsize=7,
-            )
-    axes.set_xscale('log')
-    axes.set_yticks(
-        range(len(rows)),
-        [f'{each["behind"]}, {each["path"]}, {KINDS[each["backing"]]}' for each in rows],
+    """Instructions of unmaps before and after, what gained least on top."""
+    rows = [each for each in data['rows'] if each['metric'] == 'unmap_instructions']
+    rows = sorted(
+        (each for each in rows if each.get('mib') or each['ratio'] < 1),
+        key=lambda each: each['ratio'],
     )
+    names = [
+        ', '.join(
+            [each['behind'], each['path'], 'one 4K page' if 'kib' in each else pages_of(each)]
+        )
+        for each in rows
+    ]
+    figure, axes = pyplot.subplots(figsize=(7.5, 0.8 + 0.35 * len(rows)))
+    base, patched = ([each[key] for each in rows] for key in ('base', 'patched'))
+    axes.hlines(range(len(rows)), patched, base, color='#dddddd', zorder=1)
+    axes.scatter(base, range(len(rows)), color='#888888', label='base', zorder=2)
+    axes.scatter(patched, range(len(rows)), color='#4477aa', label='patched', zorder=2)
+    axes.set_xscale('log')
+    axes.set_xlim(1e3, 1e10)
+    for place, each in enumerate(rows):
+        gain = f'{each["ratio"]:,.{0 if each["ratio"] > 100 else 2}f}x'
+        axes.text(max(base[place], patched[place]) * 1.6, place, gain, va='center', fontsize=8)
+    axes.set_yticks(range(len(rows)), names, fontsize=8)
     axes.invert_yaxis()
-    axes.set_xlabel(f'million instructions to unmap 1 GiB ({data["base"]})')
-    axes.legend(frameon=False)
+    axes.set_xlabel(f'instructions of an unmap of 1 GiB ({data["base"]}); lower is better')
+    axes.legend(frameon=False, loc='center left', fontsize=8)
+    figure.tight_layout()
     return figure

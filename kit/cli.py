@@ -132,7 +132,7 @@ class Verb:
     make: bool = True  # a target of make
     words: tuple[str, ...] = ()  # positional arguments
     also: dict[str, str] = field(default_factory=dict)  # other names of options: {name: option}
-    more: Callable[[argparse.ArgumentParser], None] | None = None  # adds arguments of its own
+    more: Callable[[argparse.ArgumentParser], None] | None = None  # adds the verb's own arguments
 
     def names(self) -> list[str]:
         """All of its options, in the order of --help."""

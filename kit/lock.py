@@ -30,6 +30,6 @@ class Lock:
         raise KitError(f'{shown(self.folder)}: another verb has held it for an hour')
 
     def __exit__(self, *_: object) -> None:
-        # for whatever has inherited it: children of other threads, a daemon of git's
+        # other threads' children, or git's daemon, may have inherited it
         fcntl.flock(self.file, fcntl.LOCK_UN)
         self.file.close()

@@ -180,7 +180,7 @@ def result(
     env: Environment | None = None,
     stdin: str | None = None,
 ) -> Done:
-    """A command's output and exit status, whatever that is."""
+    """A command's output and exit status, which may be non-zero."""
     try:
         done = subprocess.run(
             [str(word) for word in command],

@@ -7,7 +7,7 @@ or higher), `base`, `patched`, `ratio` (how many times better patched is; None: 
 `runs`, and `min` and `max`: the smallest and the largest of this ratio and of those of one boot of
 each kernel. A row of a part that was measured by itself has the `command` that did so.
 
-What is particular to a topic is in its measure.py:
+A topic's measure.py defines:
     measure(bench, runs, rounds)    ([rows], accelerator); bench: a Bench
     PARTS                     {PART=: what gives the rows of that part, with the same arguments}
     counted(bench)            rows for `make run` that repeat however busy the host is
@@ -194,7 +194,7 @@ def plugin(source: Path) -> Path:
 
 
 def warn_if_busy(seconds: float = 1) -> None:
-    """Ratios of times are spoilt by whatever else the host does."""
+    """Other load on the host distorts ratios of times."""
 
     def times() -> list[int]:
         with open('/proc/stat', encoding='ascii') as file:

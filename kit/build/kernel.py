@@ -76,10 +76,9 @@ def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
 
 
 def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, folder: Path) -> None:
-    """Begins the base's folder with the patched kernel's objects; the sources that differ are
-    touched, so that make makes anew what depends on them. ccache has none of the objects, as the
-    series adds a symbol to the configuration. Until there is a .config, the next build begins
-    again."""
+    """Copies the patched kernel's objects to the base's folder, and touches the sources that differ,
+    so that make rebuilds what depends on them. ccache cannot help: the series adds a symbol to the
+    configuration, so all objects differ. A folder without a .config is copied again."""
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)
     _, now = asked(machine, flavour, patched_tree)
     with Lock(other):

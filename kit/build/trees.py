@@ -89,7 +89,7 @@ KBUILD_OUTPUT KCONFIG_CONFIG MAKEFLAGS GNUMAKEFLAGS MAKELEVEL
 
 
 def make(machine: Machine, folder: Path, src: Path, *goals: Word) -> tuple[list[Word], Environment]:
-    """(command, environment) of a make in the tree; the same bytes whoever builds."""
+    """(command, environment) of a reproducible make in the tree."""
     if not shutil.which(machine.gcc):
         raise KitError(f'{machine.gcc} is missing: make deps')
     env: Environment = {
@@ -129,7 +129,7 @@ def release(tree: Tree) -> str:
 
 def state(src: Path, *paths: str) -> str:
     """A digest of the source (or of some paths in it) as it is: HEAD's and what is uncommitted."""
-    unlocked = {'GIT_OPTIONAL_LOCKS': '0'}  # whoever works in the tree is not disturbed
+    unlocked = {'GIT_OPTIONAL_LOCKS': '0'}  # do not lock a tree that somebody works in
     digest = hashlib.sha256()
     digest.update(git('ls-tree', 'HEAD', '--', *paths, cwd=src, env=unlocked).encode())
     changed = git(

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A posting as mail: cover letter, To and Cc per patch, Signed-off-by of whoever sends. A posting
-of one patch, and each patch of a topic whose topic.toml says `single`, has no letter.
+"""A posting as mail: cover letter, To and Cc per patch, Signed-off-by of the sender. A posting of
+one patch, and each patch of a topic whose topic.toml says `single`, has no letter.
 
 --topic is needed when there are several: TOPIC/NN-POSTING, or TOPIC for all of its postings.
 --patch: of a `single` topic only the patches with this in their file name. --send calls git
 send-email, with --reviewed only; without it the mail is written as an mbox below build/mail and
-nothing leaves. --linux or --stable-git is a git tree that has the base's tag: the base-commit is
-the one that everybody has.
+nothing is sent. --linux or --stable-git names a git tree with the base's tag, so that the
+base-commit is one that others have.
 """
 
 import dataclasses

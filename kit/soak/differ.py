@@ -76,7 +76,7 @@ def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: 
 
 
 def compare(base: Sequence[str], patched: Sequence[str]) -> dict[str, str | None]:
-    """{path: the first line that differs, or None} for the paths that the base's lines name."""
+    """{path: its first line that differs, or None}, for each path in the base's output."""
     found: dict[str, str | None] = {line.split()[1]: None for line in base}
     for one, other in zip_longest(base, patched, fillvalue='nothing'):
         path = (one if one != 'nothing' else other).split()[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Applies series/ to the base, in a worktree of its own."""
+"""Applies series/ to the base, in a separate worktree."""
 
 import functools
 import re

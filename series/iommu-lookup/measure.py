@@ -334,8 +334,8 @@ def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}, this topic alone; 1 GiB '
         'where no size is said; CMD_SYNCs for 2M; instructions by -icount on one vCPU, of the map '
-        'and the first '
-        'unmap one, of others the least of 4 rounds, of calls for less than 1 GiB of 64; '
+        'and the first unmap one, of others the least of 4 rounds, of calls for less than 1 GiB of '
+        '64; '
         f'{timed if seconds else ""}'
         'ratio = base/patched. Adjacent: the first memory that a machine allocates; dirty: the '
         'same mapped again, so no page is marked dirty; 4K otherwise: no two pages are '

@@ -23,6 +23,7 @@ for locked in '' -DCOUNT_LOCKED; do
 	    -o "$out/bench"
 	toggle="--toggle-collect=count_$1"
 	[ -n "$locked" ] && toggle=
-	valgrind --tool=callgrind --collect-atstart=no $toggle --callgrind-out-file=/dev/null \
-	    "$out/bench" "$@" 2>&1 | sed -n "s/.*Collected : /${locked:+under the lock: }/p"
+	valgrind --tool=callgrind --collect-atstart=no ${toggle:+"$toggle"} \
+	    --callgrind-out-file=/dev/null "$out/bench" "$@" 2>&1 |
+	    sed -n "s/.*Collected : /${locked:+under the lock: }/p"
 done

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from kit import model, topics
+from kit.build.trees import OURS, Tree, make, source, stamp_of, state
 from kit.errors import KitError
 from kit.model import Machine
 from kit.paths import GUEST, SERIES, shown
 from kit.process import say, step
 from kit.source.git import git, try_git
-from kit.build.trees import OURS, Tree, make, source, stamp_of, state
 
 CONFIGS = GUEST / 'config'
 FLAVOURS = 'plain', 'debug', 'trace', 'kcsan'  # +NAME adds the architecture's ARCH+NAME
@@ -146,7 +146,7 @@ def configure(machine: Machine, flavour: str, tree: Tree) -> None:
     if wrong and parts_of(flavour)[2] is None:
         written.unlink()
         raise KitError(
-            f'{tree} {machine.arch} {flavour}: {len(wrong)} requested symbol(s) missing from .config'
+            f'{tree} {machine.arch} {flavour}: .config lacks {len(wrong)} requested symbol(s)'
         )
     mark.write_text(key + written.read_text())
 

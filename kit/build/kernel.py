@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Builds kernels."""
+
 import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 from kit import model
+from kit.build.config import CONFIGS, configure, fragments, parts_of
+from kit.build.trees import OURS, PATCHED, Tree, make, source, stamp_of, state
 from kit.errors import KitError
+from kit.lock import Lock
 from kit.model import Machine
 from kit.paths import BUILD, shown
 from kit.process import step
-from kit.build.config import CONFIGS, configure, fragments, parts_of
 from kit.source.git import git
-from kit.build.trees import OURS, PATCHED, Tree, make, source, stamp_of, state
-from kit.lock import Lock
 
-
-KEPT = BUILD / 'kept'    # kernels that make check built, for make test
-SYMBOLS = 'vmlinux.symvers'    # what the kernel exports
+KEPT = BUILD / 'kept'  # kernels that make check built, for make test
+SYMBOLS = 'vmlinux.symvers'  # what the kernel exports
 
 
 def write_changed(path: Path, text: str) -> None:
@@ -46,7 +46,7 @@ def copy_kernel(machine: Machine, from_folder: Path, to_folder: Path) -> None:
     (to_folder / '.stamp').unlink(missing_ok=True)
     for name in dict.fromkeys((machine.image, 'vmlinux', 'System.map', SYMBOLS, '.stamp')):
         (to_folder / name).parent.mkdir(parents=True, exist_ok=True)
-        if name != SYMBOLS or (from_folder / name).exists():    # without modules it has none
+        if name != SYMBOLS or (from_folder / name).exists():  # without modules it has none
             shutil.copyfile(from_folder / name, to_folder / name)
 
 
@@ -76,9 +76,10 @@ def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
 
 
 def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, folder: Path) -> None:
-    """Copies the patched kernel's objects to the base's folder, and touches the sources that differ,
-    so that make rebuilds what depends on them. ccache cannot help: the series adds a symbol to the
-    configuration, so all objects differ. A folder without a .config is copied again."""
+    """Copies the patched kernel's objects to the base's folder, and touches the sources that
+    differ, so that make rebuilds what depends on them. ccache cannot help: the series adds a symbol
+    to the configuration, so all objects differ. A folder without a .config is copied again.
+    """
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)
     _, now = asked(machine, flavour, patched_tree)
     with Lock(other):
@@ -91,9 +92,14 @@ def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, fold
             if (src / name).is_file():
                 os.utime(src / name)
         clear(folder)
-        shutil.copytree(other, folder, symlinks=True, dirs_exist_ok=True,
-                        ignore=shutil.ignore_patterns('.stamp', '.lock', '.config'))
-    for file in folder.rglob('*.cmd'):    # commands name both folders
+        shutil.copytree(
+            other,
+            folder,
+            symlinks=True,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns('.stamp', '.lock', '.config'),
+        )
+    for file in folder.rglob('*.cmd'):  # commands name both folders
         text = file.read_text().replace(f'{patched}/', f'{src}/')
         file.write_text(text.replace(f'{other}/', f'{folder}/'))
 

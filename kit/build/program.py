@@ -12,8 +12,9 @@ from kit.model import Machine
 from kit.process import Word, step
 
 
-def build(machine: Machine, tree: Tree, made: Path, name: str, files: Sequence[Path],
-          *more: Word) -> Path:
+def build(
+    machine: Machine, tree: Tree, made: Path, name: str, files: Sequence[Path], *more: Word
+) -> Path:
     """The program of this name in the folder; more: words for the compiler."""
     mark = made / '.headers'
     with Lock(made):
@@ -21,8 +22,21 @@ def build(machine: Machine, tree: Tree, made: Path, name: str, files: Sequence[P
         if not mark.exists() or mark.read_text() != stamp:
             install_headers(machine, tree, made)
             mark.write_text(stamp)
-        step(f'build {tree} {machine.arch} {name}', [
-            machine.gcc, '-O2', '-Wall', '-static', '-pthread',
-            '-isystem', made / 'headers/usr/include', *more, '-o', made / name, *files],
-            log=made / f'{name}.log')
+        step(
+            f'build {tree} {machine.arch} {name}',
+            [
+                machine.gcc,
+                '-O2',
+                '-Wall',
+                '-static',
+                '-pthread',
+                '-isystem',
+                made / 'headers/usr/include',
+                *more,
+                '-o',
+                made / name,
+                *files,
+            ],
+            log=made / f'{name}.log',
+        )
     return made / name

@@ -41,7 +41,6 @@ def build(machine: Machine, flavour: str, tree: Tree, topic: str, name: str) -> 
     folder = SERIES / topic / 'reproduce'
     made = tree.root / 'build' / f'{machine.arch}-reproduce'
     if file_name(topic, name) == name:
-        return program.build(machine, tree, made, name, [folder / f'{name}.c'],
-                             '-Werror')
+        return program.build(machine, tree, made, name, [folder / f'{name}.c'], '-Werror')
     file = folder / name / f'{name}.c'
     return module(machine, flavour, tree, file, made / flavour / name)

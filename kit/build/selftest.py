@@ -38,12 +38,16 @@ def has(tree: Tree, program: str) -> bool:
 
 
 def goals_of(
-        machine: Machine, tree: Tree, suite: str, folder: Path, wanted: Iterable[str]) -> list[str]:
+    machine: Machine, tree: Tree, suite: str, folder: Path, wanted: Iterable[str]
+) -> list[str]:
     """A topic's own suites are built whole, or what it names of them; of others (large, or with
     libraries that a cross compiler lacks) only the programs that are wanted."""
     if named := topics.programs(suite):
-        return [str(folder / program) for program in named
-                if (source(tree) / f'{BELOW}/{suite}/{program}.c').exists()]
+        return [
+            str(folder / program)
+            for program in named
+            if (source(tree) / f'{BELOW}/{suite}/{program}.c').exists()
+        ]
     if suite in topics.suites(machine.arch):
         return ['all']
     return sorted(str(folder / program) for program in wanted)
@@ -66,15 +70,20 @@ def library_of(machine: Machine, suite: str) -> tuple[str, str]:
     return f' -isystem {unpacked}/usr/include', f' -L{library.parent}'
 
 
-def suite_command(machine: Machine, tree: Tree, suite: str, folder: Path,
-                  *goals: Word) -> tuple[list[Word], Environment]:
+def suite_command(
+    machine: Machine, tree: Tree, suite: str, folder: Path, *goals: Word
+) -> tuple[list[Word], Environment]:
     """(command, environment) of a make in the suite's folder; headers were installed."""
     headers, target = folder / 'headers', folder / suite
     command, env = make(machine, headers, source(tree) / BELOW / suite, *goals)
     include, library = library_of(machine, suite)
     command = [word for word in command if not str(word).startswith('O=')]
-    command += [f'OUTPUT={target}', f'KHDR_INCLUDES=-isystem {headers}/usr/include',
-                f'EXTRA_CFLAGS=-static{include}', f'LDFLAGS=-static -pthread{library}']
+    command += [
+        f'OUTPUT={target}',
+        f'KHDR_INCLUDES=-isystem {headers}/usr/include',
+        f'EXTRA_CFLAGS=-static{include}',
+        f'LDFLAGS=-static -pthread{library}',
+    ]
     if suite == 'kvm':
         # its guests run the program's own text, where it was linked; headers are generated below
         # abs_objdir
@@ -91,19 +100,30 @@ def install_headers(machine: Machine, tree: Tree, folder: Path) -> None:
 
 def sources_of(machine: Machine, tree: Tree) -> str:
     """A digest of what programs and installed headers are made of."""
-    return state(source(tree), BELOW, 'tools/include', 'include/uapi',
-                 f'arch/{machine.source_arch}/include/uapi')
+    return state(
+        source(tree),
+        BELOW,
+        'tools/include',
+        'include/uapi',
+        f'arch/{machine.source_arch}/include/uapi',
+    )
 
 
 def build_suite(
-        machine: Machine, tree: Tree, suite: str, folder: Path, goals: Sequence[str]) -> None:
+    machine: Machine, tree: Tree, suite: str, folder: Path, goals: Sequence[str]
+) -> None:
     command, env = suite_command(machine, tree, suite, folder, *goals)
-    step(f'build {tree} {machine.arch} selftests/{suite}', command,
-         log=folder / f'{suite.replace("/", "-")}.log', env=env)
+    step(
+        f'build {tree} {machine.arch} selftests/{suite}',
+        command,
+        log=folder / f'{suite.replace("/", "-")}.log',
+        env=env,
+    )
 
 
-def build(machine: Machine, tree: Tree, programs: Iterable[str],
-          suites: Iterable[str] = ()) -> dict[str, Path]:
+def build(
+    machine: Machine, tree: Tree, programs: Iterable[str], suites: Iterable[str] = ()
+) -> dict[str, Path]:
     """Builds the programs (SUITE/PROGRAM) and whole suites; {program: its file}."""
     folder = tree.root / 'build' / f'{machine.arch}-selftests'
     places = {}
@@ -115,14 +135,19 @@ def build(machine: Machine, tree: Tree, programs: Iterable[str],
     wanted: dict[str, list[str]] = {suite: [] for suite in suites}
     for suite, name in places.values():
         wanted.setdefault(suite, []).append(name)
-    goals = {suite: goals_of(machine, tree, suite, folder / suite, names)
-             for suite, names in wanted.items()}
+    goals = {
+        suite: goals_of(machine, tree, suite, folder / suite, names)
+        for suite, names in wanted.items()
+    }
     with Lock(folder):
         sources = sources_of(machine, tree)
         stamps = {suite: stamp_of(machine, suite, goals[suite], sources) for suite in wanted}
         marks = {suite: folder / suite / '.stamp' for suite in wanted}
-        missing = [suite for suite, mark in marks.items()
-                   if not mark.exists() or mark.read_text() != stamps[suite]]
+        missing = [
+            suite
+            for suite, mark in marks.items()
+            if not mark.exists() or mark.read_text() != stamps[suite]
+        ]
         if missing:
             install_headers(machine, tree, folder)
         for suite in missing:
@@ -141,6 +166,8 @@ def keep_vm(machine: Machine) -> Path:
     """The program that runs beside the tests."""
     folder = BUILD / 'keep_vm' / machine.arch
     with Lock(folder):
-        step(None, [machine.gcc, '-O2', '-Wall', '-static', '-o', folder / 'keep_vm',
-                    GUEST / 'keep_vm.c'])
+        step(
+            None,
+            [machine.gcc, '-O2', '-Wall', '-static', '-o', folder / 'keep_vm', GUEST / 'keep_vm.c'],
+        )
     return folder / 'keep_vm'

@@ -2,7 +2,7 @@
 # The front door: `make VERB NAME=value` is `python3 -m kit VERB --name value` (kit/cli.py).
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-VERBS := run test soak differ shell bench check mail tree export tables deps
+VERBS := run test soak differ mutants shell bench check mail tree export tables deps
 .PHONY: help clean $(VERBS)
 
 # who builds kernels may have these exported for something else

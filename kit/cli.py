@@ -98,6 +98,7 @@ OPTIONS = {
     'linux': Option('PATH', 'a git tree of your own; it is only read'),
     'mem': Option('SIZE', 'memory of the guest, for example 4G'),
     'minutes': Option('N', 'how long', number),
+    'mutant': Option('REGEX', 'only mistakes with such a name', pattern),
     'part': Option('NAME', 'only this part of the benchmark'),
     'patch': Option('WORDS', 'of a topic mailed patch by patch: those with this in their name'),
     'results': Option(
@@ -106,6 +107,7 @@ OPTIONS = {
     'reviewed': a_flag('you have read each patch, and sign for it'),
     'rounds': Option('N', 'rounds in each boot', number),
     'runs': Option('N', 'boots of each kernel', number),
+    'sample': Option('N', 'this many of them, drawn at random', number),
     'seed': Option('N', 'repeats a sequence of random numbers', number),
     'send': a_flag('send it; without, it stays in an mbox'),
     'share': Option('FOLDER', 'a folder of this host, /share in the guest'),
@@ -204,6 +206,15 @@ VERBS = {
         'stable-git',
         'series',
         'BUILD',
+        'all',
+    ),
+    'mutants': Verb(
+        'mutants.run.main',
+        'make mistakes on purpose: the tests have to notice',
+        'topic mutant sample seed',
+        'stable-git',
+        'series',
+        'TESTS',
         'all',
     ),
     'shell': Verb(

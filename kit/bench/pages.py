@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kit import topics
 from kit.bench import front, measure, table
+from kit.mutants import score
 from kit.paths import SERIES, TOP, shown
 from kit.soak import record
 
@@ -19,6 +20,12 @@ def filled(page: str) -> str:
         return f'{found[1]}\n{text}\n{found[3]}'
 
     page = re.sub(r'(<!-- bench (\S+) -->)\n.*?(<!-- end -->)', fill, page, flags=re.S)
+    page = re.sub(
+        r'(<!-- mutants (\S+) -->)\n.*?(<!-- end -->)',
+        lambda found: f'{found[1]}\n{score.markdown(found[2])}\n{found[3]}',
+        page,
+        flags=re.S,
+    )
     # both show records of all topics
     for mark, text in (('soak', record.tables()), ('front', front.markdown())):
         if f'<!-- {mark} -->' in page:

@@ -50,6 +50,7 @@ READING = {
     'spelling': patches.spelling,
     'maintainers': patches.maintainers,
     'binding': patches.binding,
+    'mutants': patches.mutants,
     'mail': mailed.mail,
 }
 

@@ -16,6 +16,7 @@ from kit.check.common import (
 )
 from kit.check.files import need, own_files, text_of
 from kit.mail import checkpatch
+from kit.mutants import mutant
 from kit.paths import TOP
 from kit.process import output, result
 from kit.source.git import git
@@ -160,3 +161,20 @@ def binding() -> None:
     ]
     if bad:
         raise Failed('\n'.join(bad))
+
+
+def mutants() -> None:
+    """Each mistake of series/*/mutants applies to the whole series and has a test in a boot."""
+    found = mutant.all_of_them()
+    if not found:
+        raise Skipped('no mutants in series/')
+    checkout(series().last, READ)
+    faults = []
+    for one in found:
+        if not one.equivalent:
+            mutant.boot_of(one)
+        done = mutant.apply(one, READ, '--check')
+        if done.returncode:
+            faults.append(f'{one.topic}/{one.name}: {done.stderr.strip()}')
+    if faults:
+        raise Failed('\n'.join(faults))

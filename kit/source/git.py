@@ -83,9 +83,16 @@ def git(
     )
 
 
-def try_git(*arguments: Word, cwd: Path | None = None, env: Environment | None = None) -> Done:
+def try_git(
+    *arguments: Word,
+    cwd: Path | None = None,
+    env: Environment | None = None,
+    stdin: str | None = None,
+) -> Done:
     """The same, however git ends."""
-    return result(git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})))
+    return result(
+        git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})), stdin=stdin
+    )
 
 
 def prune() -> None:

@@ -19,7 +19,7 @@ from kit.build import kernel, reproducer, selftest
 from kit.build.trees import OURS, Tree, Trees, source
 from kit.errors import KitError
 from kit.host import host_cpus, host_memory
-from kit.model import Boot, Limits, Test
+from kit.model import Boot, Limits, Options, Test
 from kit.paths import shown
 from kit.process import Pool, say
 from kit.soak import soak
@@ -113,6 +113,14 @@ def run_soak(arch: str, tell: Tell | None = None) -> tuple[Counts, int]:
     return counts, status
 
 
+def programs(boot: Boot, trees: Trees = OURS) -> list[Path]:
+    """Builds the programs of its tests, modules apart; selftests come from the patched tree, also
+    for a guest with the base's kernel."""
+    names = sorted({test.program for test in boot.tests if test.program})
+    files = selftest.build(boot.machine, trees.patched, names).values()
+    return [*files, selftest.keep_vm(boot.machine)]
+
+
 def prepare(boot: Boot, trees: Trees = OURS) -> tuple[Path, list[Path]]:
     """Builds what the boot needs: (image, the tests' programs)."""
     machine, tree = boot.machine, trees.base if boot.on_base else trees.patched
@@ -122,10 +130,17 @@ def prepare(boot: Boot, trees: Trees = OURS) -> tuple[Path, list[Path]]:
         for test in boot.tests
         if test.reproducer
     ]
-    programs = sorted({test.program for test in boot.tests if test.program})
-    # selftests come from the patched tree, also for a guest with the base's kernel
-    files += selftest.build(machine, trees.patched, programs).values()
-    return image, [*files, selftest.keep_vm(machine)]
+    return image, [*files, *programs(boot, trees)]
+
+
+def patient(boot: Boot) -> Options:
+    """The boot's options for a guest beside which others run."""
+    silence = max(test.timeout for test in boot.tests)
+    return replace(
+        boot.options,
+        append=f'{guest.PATIENT} {boot.options.append}',
+        limits=Limits(boot=300, silence=silence, total=3600),
+    )
 
 
 def run_boot(
@@ -134,9 +149,7 @@ def run_boot(
     """(Counter, guest status) of one boot; prints its results, and tell is given them."""
     label, tests = f'{boot.arch} {boot.flavour}', boot.tests
     said = verdict.Failing(tests) if boot.on_base else verdict.Report(tests)
-    # other guests run meanwhile
-    limits = Limits(boot=300, silence=max(test.timeout for test in tests), total=3600)
-    options = replace(boot.options, append=f'{guest.PATIENT} {boot.options.append}', limits=limits)
+    options = patient(boot)
     label += ' base' if boot.on_base else ''
     say(f'{label}: {len(tests)} test program(s)')
     ended = guest.run_guest(

@@ -113,12 +113,11 @@ class Report:
             self.current.append(text)
             if found := RESULT.match(text.strip()):
                 word = 'skip' if found[3] else found[1]
-                print(
-                    f'  {word:6} {now - self.since:6.1f} s  '
-                    f'{self.name}: {found[2]}{found[3] or ""}',
-                    flush=True,
-                )
+                self.show(word, f'{found[2]}{found[3] or ""}', now - self.since)
                 self.since = now
+
+    def show(self, word: str, result: str, seconds: float) -> None:
+        print(f'  {word:6} {seconds:6.1f} s  {self.name}: {result}', flush=True)
 
     def results(self) -> list[Result]:
         """[Result] of all programs."""

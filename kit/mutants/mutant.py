@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""series/TOPIC/mutants/NAME.diff: one mistake, a diff against the whole series with one line of
+context. What stands before it is like a mail's header:
+
+    Breaks: what the mistake breaks, in one sentence
+    Test: the test that has to fail, as a topic.toml names it
+    Boot: ARCH FLAVOUR, and words like iommu=amd or cpus=4 that choose among the test's boots
+    Fails: a regular expression of what shows it: a result, its output, or a line of the console
+    Equivalent: why nothing can notice it; then it is not built, and needs no Test and Boot
+"""
+
+import email.parser
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit import model, topics
+from kit.errors import KitError
+from kit.model import Boot
+from kit.paths import SERIES, shown
+from kit.process import Done
+from kit.source.git import try_git
+from kit.test import plan
+
+KEYS = ('Breaks', 'Test', 'Boot', 'Fails', 'Equivalent')
+
+
+@dataclass(frozen=True)
+class Mutant:
+    topic: str
+    name: str
+    breaks: str
+    test: str
+    boot: str
+    fails: str
+    equivalent: str
+    diff: str
+
+    @property
+    def kernel(self) -> tuple[str, str]:
+        """(architecture, flavour)"""
+        arch, flavour, *_ = self.boot.split()
+        return arch, flavour
+
+    @property
+    def machine(self) -> dict[str, str]:
+        """What else its boot must have."""
+        return dict(word.split('=') for word in self.boot.split()[2:])
+
+
+def read(topic: str, path: Path) -> Mutant:
+    def wrong(why: str) -> KitError:
+        return KitError(f'{shown(path)}: {why}')
+
+    message = email.parser.Parser().parsestr(path.read_text())
+    if unknown := set(message) - set(KEYS):
+        raise wrong(f'{min(unknown)}: no such key (known: {" ".join(KEYS)})')
+    values = {key.lower(): ' '.join(message.get(key, '').split()) for key in KEYS}
+    found = Mutant(topic=topic, name=path.stem, diff=str(message.get_payload()), **values)
+    if not found.breaks:
+        raise wrong('Breaks: is missing')
+    if '\n@@ ' not in found.diff:
+        raise wrong('there is no diff after an empty line')
+    if bool(found.equivalent) == bool(found.test and found.boot):
+        raise wrong('either Test: and Boot:, or Equivalent:')
+    if found.boot and not re.fullmatch(r'\w+ [\w+]+( (iommu|cpus)=\w+)*', found.boot):
+        raise wrong(f'Boot: {found.boot}: "ARCH FLAVOUR [iommu=NAME] [cpus=N]" is meant')
+    try:
+        re.compile(found.fails)
+    except re.error as error:
+        raise wrong(f'Fails: {error}') from error
+    return found
+
+
+def of(topic: str) -> list[Mutant]:
+    """The topic's mutants, by name."""
+    return [read(topic, path) for path in sorted((SERIES / topic / 'mutants').glob('*.diff'))]
+
+
+def all_of_them() -> list[Mutant]:
+    return [mutant for topic in topics.order() for mutant in of(topic)]
+
+
+def has(boot: Boot, wanted: dict[str, str]) -> bool:
+    """Is it a boot of such a machine?"""
+    own = {
+        'iommu': boot.options.iommu or boot.machine.iommu,
+        'cpus': str(boot.options.cpus or (1 if boot.options.icount else 2)),
+    }
+    return all(own[key] == value for key, value in wanted.items())
+
+
+def boot_of(mutant: Mutant) -> Boot:
+    """The boot that runs its test, and nothing else; one that `make test` makes, if there is."""
+    arch, flavour = mutant.kernel
+    model.machine(arch)
+    found = plan.chosen(arch, flavour, f'^{re.escape(mutant.test)}$', full=True)
+    found = [boot for boot in found if not boot.on_base and has(boot, mutant.machine)]
+    if not found:
+        raise KitError(
+            f'series/{mutant.topic}/mutants/{mutant.name}.diff: no boot "{mutant.boot}" has the '
+            f'test {mutant.test}'
+        )
+    return min(found, key=lambda boot: boot.full)
+
+
+def apply(mutant: Mutant, folder: Path, *more: str) -> Done:
+    """Makes the mistake in a work tree of the whole series; more: words for git apply."""
+    return try_git('apply', '-C1', *more, '-', cwd=folder, stdin=mutant.diff)

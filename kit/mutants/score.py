@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""series/TOPIC/mutants.json: which mistakes were noticed, by which test; a sentence of it for the
+topic's page."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from kit.bench import measure, provenance
+from kit.errors import KitError
+from kit.lock import Lock
+from kit.mutants import mutant
+from kit.paths import BUILD, SERIES, shown
+
+Row = dict[str, Any]
+
+
+def path_of(topic: str) -> Path:
+    return SERIES / topic / 'mutants.json'
+
+
+def load(topic: str) -> Mapping[str, Row]:
+    """{mutant: its row}"""
+    path = path_of(topic)
+    try:
+        rows = json.loads(path.read_text())['rows'] if path.exists() else []
+    except ValueError as error:
+        raise KitError(f'{shown(path)}: {error}') from error
+    return {row['name']: row for row in rows}
+
+
+def record(topic: str, row: Row) -> None:
+    """Takes the place of what was recorded of it; rows of mutants that are gone go."""
+    with Lock(BUILD / 'record'):
+        names = [each.name for each in mutant.of(topic)]
+        rows = {**load(topic), row['name']: {**row, 'code': provenance.code_of(topic)}}
+        kept = [rows[name] for name in names if name in rows]
+        measure.save({'topic': topic, 'rows': kept}, path_of(topic))
+
+
+def listed(words: str, names: list[str]) -> list[str]:
+    return [f'{words}: {", ".join(f"`{name}`" for name in names)}.'] if names else []
+
+
+def markdown(topic: str) -> str:
+    """What became of the topic's mistakes."""
+    rows, code = load(topic), provenance.code_of(topic)
+    mutants = mutant.of(topic)
+    real = [each.name for each in mutants if not each.equivalent]
+    tried = [name for name in real if name in rows]
+    caught = [name for name in tried if rows[name]['outcome'] == 'caught']
+    old = [name for name in tried if rows[name]['code'] != code]
+    return ' '.join(
+        [
+            f'{len(caught)} of {len(tried)} mistakes made on purpose are caught '
+            f'(`make mutants TOPIC={topic}`).',
+            *listed('Survivors', [name for name in tried if name not in caught]),
+            *listed('Not tried yet', [name for name in real if name not in rows]),
+            *listed('Equivalent', [each.name for each in mutants if each.equivalent]),
+            *([f'With other code of the topic: {len(old)}.'] if old else []),
+        ]
+    )

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Mistakes made on purpose: how they are read, and when a test has noticed one."""
+
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from kit.errors import KitError
+from kit.model import Boot, Options, Test
+from kit.mutants import mutant, run, score
+from kit.vm import guest
+from tests.support import HAS_LINUX, X86_64
+
+DIFF = """diff --git a/a.c b/a.c
+--- a/a.c
++++ b/a.c
+@@ -1,2 +1 @@
+ one
+-two
+"""
+HEAD = 'Breaks: the second\n  line\nTest: t\nBoot: x86_64 debug cpus=4\nFails: ^t: two\n'
+
+
+class Reading(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = Path(folder.name) / 'drop-two.diff'
+
+    def read(self, text):
+        self.path.write_text(text)
+        return mutant.read('x', self.path)
+
+    def refused(self, text, why):
+        with self.assertRaisesRegex(KitError, f'drop-two.diff: {why}'):
+            self.read(text)
+
+    def test_a_mistake(self):
+        found = self.read(f'{HEAD}\n{DIFF}')
+        self.assertEqual((found.name, found.breaks), ('drop-two', 'the second line'))
+        self.assertEqual((found.kernel, found.machine), (('x86_64', 'debug'), {'cpus': '4'}))
+        self.assertEqual(found.diff, DIFF)
+
+    def test_one_that_nothing_can_notice(self):
+        self.assertTrue(self.read(f'Breaks: x\nEquivalent: because\n\n{DIFF}').equivalent)
+
+    def test_bad_ones(self):
+        self.refused(f'Brakes: x\n\n{DIFF}', 'Brakes: no such key')
+        self.refused(f'{HEAD[HEAD.index("Test") :]}\n{DIFF}', 'Breaks: is missing')
+        self.refused(f'{HEAD}\nno diff\n', 'there is no diff')
+        self.refused(f'{HEAD}Equivalent: y\n\n{DIFF}', 'either Test')
+        self.refused(f'Breaks: x\n\n{DIFF}', 'either Test')
+        self.refused(f'Breaks: x\nTest: t\nBoot: x86_64\n\n{DIFF}', 'Boot: x86_64:')
+        self.refused(f'{HEAD.replace("^t", "(")}\n{DIFF}', 'Fails: ')
+
+    def test_the_boot(self):
+        def boot(**more):
+            return Boot(machine=X86_64, flavour='debug', tests=(), **more)
+
+        small = boot(options=Options(icount=True))
+        large = boot(options=Options(cpus=4, iommu='amd'), full=True)
+        found = self.read(f'{HEAD}\n{DIFF}')
+        with mock.patch.object(mutant.plan, 'chosen', lambda *_, **__: [small, large]):
+            self.assertIs(mutant.boot_of(found), large)
+        with mock.patch.object(mutant.plan, 'chosen', lambda *_, **__: [small]):
+            with self.assertRaisesRegex(KitError, 'no boot "x86_64 debug cpus=4" has the test t'):
+                mutant.boot_of(found)
+
+
+@unittest.skipUnless(HAS_LINUX, 'no linux/ here')
+class Judging(unittest.TestCase):
+    def judged(self, lines, status=guest.OK, message='ok', fails=''):
+        said = run.Quiet([Test(name='t')])
+        code = any(line.startswith('not') for line in lines)
+        for line in ('## begin 0', 'TAP version 13', f'1..{len(lines)}', *lines):
+            said.line(line)
+        said.line(f'## end 0 {int(code)}')
+        each = mutant.Mutant('x', 'm', 'b', 't', 'x86_64 debug', fails, '', DIFF)
+        return run.judged(each, said, status, message)
+
+    def test_a_test_that_fails(self):
+        self.assertEqual(self.judged(['ok 1 a', 'not ok 2 two']), run.CAUGHT)
+        self.assertEqual(self.judged(['not ok 1 two'], fails='^t: two'), run.CAUGHT)
+        self.assertEqual(self.judged(['not ok 1 a'], fails='^t: two'), run.OTHERWISE)
+
+    def test_a_survivor(self):
+        self.assertEqual(self.judged(['ok 1 a']), run.SURVIVED)
+        self.assertEqual(self.judged(['ok 1 two'], fails='two'), run.SURVIVED)
+
+    def test_the_console(self):
+        said = 'kernel splat\n  BUG: KASAN: in x'
+        self.assertEqual(self.judged(['ok 1 a'], guest.SPLAT, said, 'KASAN'), run.CAUGHT)
+        self.assertEqual(self.judged(['ok 1 a'], guest.SPLAT, said, 'WARNING'), run.OTHERWISE)
+        self.assertEqual(self.judged(['ok 1 a'], guest.LOST, 'guest lost'), run.CAUGHT)
+
+
+class Score(unittest.TestCase):
+    def test_the_sentence(self):
+        def made(name, equivalent=''):
+            return mutant.Mutant('x', name, 'b', 't', 'x86_64 debug', '', equivalent, DIFF)
+
+        mutants = [made('a'), made('b'), made('c'), made('d', 'same code')]
+        rows = {
+            'a': {'outcome': 'caught', 'code': 'new'},
+            'b': {'outcome': 'survived', 'code': 'old'},
+        }
+        with (
+            mock.patch.object(score.mutant, 'of', lambda _: mutants),
+            mock.patch.object(score, 'load', lambda _: rows),
+            mock.patch.object(score.provenance, 'code_of', lambda _: 'new'),
+        ):
+            self.assertEqual(
+                score.markdown('x'),
+                '1 of 2 mistakes made on purpose are caught (`make mutants TOPIC=x`). '
+                'Survivors: `b`. Not tried yet: `c`. Equivalent: `d`. '
+                'With other code of the topic: 1.',
+            )

@@ -89,6 +89,8 @@ OPTIONS = {
     'calls': Option('N', 'how many random calls', number),
     'check': Option('WORDS', 'only checks whose name has one of the words in it'),
     'cpus': Option('N', 'CPUs of the guest', number),
+    'delete': a_flag('with --draw: lines are deleted, not altered'),
+    'draw': Option('N', 'this many lines of the topic altered at random, not chosen', number),
     'flavour': Option('FLAVOUR', 'plain, debug, trace or kcsan; +NAME adds guest/config/*+NAME'),
     'full': a_flag('also what is slow'),
     'gdb': a_flag('the guest waits for gdb'),
@@ -211,7 +213,7 @@ VERBS = {
     'mutants': Verb(
         'mutants.run.main',
         'make mistakes on purpose: the tests have to notice',
-        'topic mutant sample seed',
+        'topic mutant sample seed draw delete',
         'stable-git',
         'series',
         'TESTS',

@@ -8,7 +8,7 @@ from unittest import mock
 
 from kit.errors import KitError
 from kit.model import Boot, Options, Test
-from kit.mutants import mutant, run, score
+from kit.mutants import lines, mutant, run, score
 from kit.vm import guest
 from tests.support import HAS_LINUX, X86_64
 
@@ -116,3 +116,28 @@ class Score(unittest.TestCase):
                 'Survivors: `b`. Not tried yet: `c`. Equivalent: `d`. '
                 'With other code of the topic: 1.',
             )
+
+
+class Lines(unittest.TestCase):
+    def altered(self, text, before='\tint a;'):
+        return lines.altered(lines.Line('a.c', 3, text, before))
+
+    def test_what_is_deleted(self):
+        self.assertEqual(self.altered('\tcall(a, b);'), [('deleted', '')])
+        self.assertEqual(self.altered('\t*a = b;'), [('deleted', '')])
+        self.assertEqual(self.altered('\tcall(a,'), [])
+        self.assertEqual(self.altered('\t     b);'), [])
+        self.assertEqual(self.altered('\tb);', before='\tcall(a,'), [])
+        self.assertEqual(self.altered('\treturn a;'), [])
+        self.assertEqual(self.altered('\t * if (a) b;'), [])
+
+    def test_what_is_altered(self):
+        self.assertEqual(
+            self.altered('\tif (a < b) {'),
+            [('condition negated', '\tif (!(a < b)) {'), ('off by one', '\tif (a <= b) {')],
+        )
+        self.assertEqual(self.altered('\treturn -EINVAL;'), [('error dropped', '\treturn 0;')])
+
+    def test_the_diff_leaves_the_numbers_of_lines(self):
+        found = lines.diff(lines.Line('a.c', 3, '\tcall();', ''), '')
+        self.assertEqual(found, '--- a/a.c\n+++ b/a.c\n@@ -3 +3 @@\n-\tcall();\n+\n')

@@ -31,7 +31,9 @@ def own_files() -> list[Path]:
             'find . ( -path ./linux -o -path ./build ) -prune -o -type f -print'.split(), cwd=TOP
         )
     found = [
-        Path(name) for name in names.stdout.split('\n') if not name.endswith(('.patch', '.diff', '.png'))
+        Path(name)
+        for name in names.stdout.split('\n')
+        if not name.endswith(('.patch', '.diff', '.png'))
     ]
     return [name for name in found if (TOP / name).is_file() and '__pycache__' not in name.parts]
 

@@ -19,7 +19,7 @@ from kit.mail import checkpatch
 from kit.mutants import mutant
 from kit.paths import TOP
 from kit.process import output, result
-from kit.source.git import git
+from kit.source.git import git, try_git
 from kit.source.patches import format_patches
 from kit.source.pinned import base_text, pinned, version_of
 from kit.source.state import same_bytes
@@ -173,7 +173,7 @@ def mutants() -> None:
     for one in found:
         if not one.equivalent:
             mutant.boot_of(one)
-        done = mutant.apply(one, READ, '--check')
+        done = try_git('apply', '-C1', '--check', '-', cwd=READ, stdin=one.diff)
         if done.returncode:
             faults.append(f'{one.topic}/{one.name}: {done.stderr.strip()}')
     if faults:

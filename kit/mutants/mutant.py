@@ -18,8 +18,6 @@ from kit import model, topics
 from kit.errors import KitError
 from kit.model import Boot
 from kit.paths import SERIES, shown
-from kit.process import Done
-from kit.source.git import try_git
 from kit.test import plan
 
 KEYS = ('Breaks', 'Test', 'Boot', 'Fails', 'Equivalent')
@@ -102,8 +100,3 @@ def boot_of(mutant: Mutant) -> Boot:
             f'test {mutant.test}'
         )
     return min(found, key=lambda boot: boot.full)
-
-
-def apply(mutant: Mutant, folder: Path, *more: str) -> Done:
-    """Makes the mistake in a work tree of the whole series; more: words for git apply."""
-    return try_git('apply', '-C1', *more, '-', cwd=folder, stdin=mutant.diff)

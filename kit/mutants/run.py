@@ -2,6 +2,9 @@
 """make mutants: makes each mistake of series/TOPIC/mutants/ in the patched tree, builds what it
 changes, boots the test that has to notice it, and records whether it did.
 
+With DRAW=N lines of TOPIC= are altered or deleted that nobody chose, and all of the topic's tests
+run: see kit/mutants/draw.py.
+
 A test has to pass without the mistake first. Closes with `N passed, N failed, N skipped`: caught,
 survived, equivalent. Exit status: 0, 1 one survived.
 """
@@ -13,54 +16,29 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from pathlib import Path
 
 from kit.bench import pages
 from kit.build import kernel
-from kit.build.trees import OURS, Tree
+from kit.build.trees import Tree
 from kit.errors import KitError
 from kit.lock import Lock
 from kit.model import Boot
+from kit.mutants import draw as drawing
 from kit.mutants import score
-from kit.mutants.mutant import Mutant, all_of_them, apply, boot_of, of
-from kit.paths import BUILD
+from kit.mutants.making import Quiet, clean, made, run_boot, take_back, tree_of
+from kit.mutants.mutant import Mutant, all_of_them, boot_of, of
 from kit.process import Pool, say
 from kit.soak import soak
-from kit.source.git import git, whole_worktree
 from kit.test import test, verdict
-from kit.test.verdict import FAILED, Counts, closing
-from kit.topics import parts
+from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
 CAUGHT, SURVIVED, OTHERWISE = 'caught', 'survived', 'fails in another way'
 
 
-class Quiet(verdict.Report):
-    """Keeps what tests say to itself: that they fail is what is wanted."""
-
-    def show(self, word: str, result: str, seconds: float) -> None:
-        pass
-
-
-def tree_of(arch: str) -> Tree:
-    """Where mistakes are made, for kernels of this architecture."""
-    return Tree(f'mutant-{arch}', BUILD / 'mutants' / arch)
-
-
-def take_back(tree: Tree) -> None:
-    git('checkout', '-q', '--force', 'HEAD', '--', '.', cwd=tree.linux)
-
-
-def make_mistake(tree: Tree, each: Mutant) -> None:
-    """Only files with the mistake get a new time, so make compiles no others."""
-    done = apply(each, tree.linux)
-    if done.returncode:
-        raise KitError(f'{each.topic}/{each.name} does not apply: {done.stderr.strip()}')
-
-
-def judged(each: Mutant, said: verdict.Report, status: int, message: str) -> str:
+def judged(each: Mutant, said: Quiet, status: int, message: str) -> str:
     """What became of the mistake, of a guest that ended so."""
-    failed = [result for result in said.results() if result.word == FAILED]
+    failed = said.failed()
     if not failed and status not in (guest.LOST, guest.SPLAT):
         return SURVIVED
     said_so = [f'{verdict.title(result)}: {result.why}' for result in failed]
@@ -69,31 +47,11 @@ def judged(each: Mutant, said: verdict.Report, status: int, message: str) -> str
     return CAUGHT if re.search(each.fails, text, re.M) else OTHERWISE
 
 
-def run_test(boot: Boot, image: Path, files: Sequence[Path], name: str) -> tuple[Quiet, int, str]:
-    """(what the test said, the guest's status, what the guest's end and its console say)."""
-    said = Quiet(boot.tests)
-    ended = guest.run_guest(
-        boot.machine,
-        image,
-        verdict.job_of(boot.tests),
-        files,
-        test.patient(boot),
-        name=name,
-        on_line=said.line,
-    )
-    return said, ended.status, f'{ended.message}\n{ended.detail}'
-
-
-def programs(boot: Boot) -> list[Path]:
-    """Of the series, without a mistake."""
-    return test.programs(boot, OURS)
-
-
 def control(boot: Boot, tree: Tree) -> None:
     """The test has to pass where no mistake was made."""
     image = kernel.build(boot.machine, boot.flavour, tree)
-    said, status, message = run_test(boot, image, programs(boot), 'mutant-none')
-    failed = [verdict.title(result) for result in said.results() if result.word == FAILED]
+    said, status, message = run_boot(boot, image, 'mutant-none')
+    failed = [verdict.title(result) for result in said.failed()]
     if failed or status != guest.OK:
         raise KitError(
             f'{boot.tests[0].name} fails without a mistake: {", ".join(failed) or message.strip()}'
@@ -104,9 +62,9 @@ def try_one(each: Mutant, boot: Boot, tree: Tree) -> score.Row:
     """Makes the mistake, runs the test, takes the mistake back."""
     start = time.monotonic()
     try:
-        make_mistake(tree, each)
+        made(tree, each.diff, f'{each.topic}/{each.name}')
         image = kernel.build(boot.machine, boot.flavour, tree)
-        outcome = judged(each, *run_test(boot, image, programs(boot), f'mutant-{each.name}'))
+        outcome = judged(each, *run_boot(boot, image, f'mutant-{each.name}'))
     finally:
         take_back(tree)
     return {
@@ -130,10 +88,9 @@ def show(each: Mutant, row: score.Row) -> None:
 
 def lane(arch: str, mutants: Sequence[Mutant]) -> Iterator[str]:
     """The outcome of each; they share a tree, so one comes after the other."""
-    tree, passed = tree_of(arch), set()
-    with Lock(tree.root):
-        whole_worktree(tree.name, tree.linux, git('rev-parse', f'refs/heads/{parts()[-1]}').strip())
-        take_back(tree)
+    passed = set()
+    with Lock(tree_of(arch).root):
+        tree = clean(arch)
         for each in sorted(mutants, key=lambda each: (each.boot, each.test)):
             boot = boot_of(each)
             if boot not in passed:
@@ -163,8 +120,18 @@ def by_arch(mutants: Iterable[Mutant]) -> list[tuple[str, list[Mutant]]]:
     return [(name, list(some)) for name, some in groupby(sorted(mutants, key=arch), arch)]
 
 
-def main(topic: str = '', mutant: str = '', sample: int = 0, seed: int | None = None) -> int:
-    found = chosen(topic, mutant, sample, seed or soak.any_seed())
+def main(
+    topic: str = '',
+    mutant: str = '',
+    sample: int = 0,
+    seed: int | None = None,
+    draw: int = 0,
+    delete: bool = False,
+) -> int:
+    seed = seed or soak.any_seed()
+    if draw:
+        return drawing.main(topic, draw, seed, delete)
+    found = chosen(topic, mutant, sample, seed)
     real = [each for each in found if not each.equivalent]
     counts: Counts = Counter(skipped=len(found) - len(real))
     with Pool(test.places()) as pool:

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make mutants TOPIC= DRAW=N: alters or deletes one line of the topic's code after the other, drawn
+at random, until N made another kernel; `make test`'s boots of the topic have to notice each.
+
+They have to pass without a mistake: that is `make test`'s business.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from kit import topics
+from kit.build import kernel
+from kit.build.trees import Tree
+from kit.errors import KitError
+from kit.lock import Lock
+from kit.model import Boot
+from kit.mutants import lines
+from kit.mutants.lines import Drawn
+from kit.mutants.making import clean, made, run_boot, take_back, tree_of
+from kit.process import say
+from kit.test import plan
+from kit.test.verdict import Counts, closing
+from kit.vm import guest
+
+NO_KERNEL, SAME_KERNEL = 'does not compile', 'changes no code'  # another one is drawn
+
+
+def boots_of(topic: str, arch: str) -> list[Boot]:
+    """Those that `make test` makes for the topic."""
+    tables = [(name, table) for name, table in topics.boots() if name == topic]
+    return [boot for boot in plan.merged(tables) if boot.arch == arch and not boot.full]
+
+
+def image_of(boot: Boot, tree: Tree) -> tuple[Path, bytes]:
+    """(the kernel, what tells it from another one)"""
+    image = kernel.build(boot.machine, boot.flavour, tree)
+    return image, image.read_bytes()
+
+
+def noticed(boots: Sequence[Boot], tree: Tree, right: dict[str, bytes]) -> str:
+    """What became of the mistake that is in the tree; right: {flavour: the kernel without it}."""
+    outcome = SAME_KERNEL
+    for boot in boots:
+        try:
+            image, content = image_of(boot, tree)
+        except KitError:
+            return NO_KERNEL
+        if content == right[boot.flavour]:
+            continue
+        said, status, message = run_boot(boot, image, 'mutant-drawn')
+        if failed := said.failed():
+            return f'caught by {failed[0].program} ({boot.flavour})'
+        if status != guest.OK:
+            return f'caught: {message.splitlines()[0]}'
+        outcome = 'survived'
+    return outcome
+
+
+def try_one(each: Drawn, boots: Sequence[Boot], right: dict[str, bytes]) -> str:
+    tree = tree_of(each.arch)
+    try:
+        made(tree, each.diff, each.name)
+        return noticed(boots, tree, right)
+    finally:
+        take_back(tree)
+
+
+class Right(dict[str, dict[str, bytes]]):
+    """{architecture: {flavour: the kernel without a mistake}}, built when one is asked for."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__()
+        self.topic = topic
+
+    def __missing__(self, arch: str) -> dict[str, bytes]:
+        tree = clean(arch)
+        self[arch] = {boot.flavour: image_of(boot, tree)[1] for boot in boots_of(self.topic, arch)}
+        return self[arch]
+
+
+def main(topic: str, count: int, seed: int, deleted: bool) -> int:
+    if not topic:
+        raise KitError('mutants: DRAW= goes with TOPIC=')
+    say(f'mutants: DRAW={count} SEED={seed}')
+    right, counts = Right(topic), Counter[str]()
+    for each in lines.drawn(topic, seed, deleted):
+        boots = boots_of(topic, each.arch)
+        if not boots:
+            continue
+        with Lock(tree_of(each.arch).root):
+            outcome = try_one(each, boots, right[each.arch])
+        print(f'  {each.name}: {outcome}', flush=True)
+        if outcome in (NO_KERNEL, SAME_KERNEL):
+            continue
+        counts['failed' if outcome == 'survived' else 'passed'] += 1
+        if counts.total() == count:
+            break
+    print(closing(Counts(counts)))
+    return guest.FAILED if counts['failed'] else guest.OK

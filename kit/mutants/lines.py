@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Mistakes that nobody chose: one of the series' own lines deleted or altered, drawn at random."""
+
+import random
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from kit.check.common import arch_of
+from kit.source.git import git
+from kit.topics import parts, parts_of
+
+# a whole statement on a line of its own: deleted it may still compile
+STATEMENT = re.compile(r'\t+(?!return\b|break;|case\b|goto\b|\w+:)[\w*(>.-].*;$')
+DELETED = 'deleted'
+# (what it is, what is looked for, what takes its place)
+RULES = (
+    ('condition negated', r'\bif \((.+)\)( \{)?$', r'if (!(\1))\2'),
+    ('off by one', r' <= ', ' < '),
+    ('off by one', r' < ', ' <= '),
+    ('off by one', r' >= ', ' > '),
+    ('off by one', r' [-+] 1\b', ''),
+    ('and for or', r' \|\| ', ' && '),
+    ('or for and', r' && ', ' || '),
+    ('once dropped', r'\bREAD_ONCE\(([^()]+)\)', r'\1'),
+    ('acquire dropped', r'_acquire\(', '_relaxed('),
+    ('error dropped', r'\breturn -E\w+;', 'return 0;'),
+)
+
+
+@dataclass(frozen=True)
+class Line:
+    path: str
+    number: int
+    text: str
+    before: str  # the line above
+
+
+def code(path: str) -> bool:
+    """Is it of the kernel, and no test?"""
+    tests = ('test', 'selftest', 'kunit')
+    others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
+    stem = Path(path).stem
+    return path.endswith(('.c', '.h')) and not (
+        path.startswith(others) or any(word in stem for word in tests)
+    )
+
+
+def lines_of(topic: str) -> list[Line]:
+    """The lines of the whole series that the topic's patches wrote."""
+    names = parts()
+    first = names.index(parts_of(topic)[0])
+    below = f'refs/heads/{names[first - 1]}' if first else 'base'
+    last, tip = f'refs/heads/{parts_of(topic)[-1]}', f'refs/heads/{names[-1]}'
+    own = set(git('rev-list', f'{below}..{last}').split())
+    paths = git('diff', '--name-only', '--no-renames', '--diff-filter=d', below, last).splitlines()
+    found = []
+    for path in filter(code, paths):
+        before = ''
+        for number, line in enumerate(
+            git('blame', '-l', '-s', f'base..{tip}', '--', path).splitlines(), 1
+        ):
+            commit, _, text = line.partition(' ')
+            text = text.partition(') ')[2]
+            if commit in own:
+                found.append(Line(path, number, text, before))
+            before = text
+    return found
+
+
+def whole(line: Line) -> bool:
+    """Does a statement begin there, rather than go on?"""
+    return not line.before.strip() or line.before.rstrip().endswith((';', '{', '}', '*/', ':'))
+
+
+def altered(line: Line) -> list[tuple[str, str]]:
+    """[(what the mistake is, the line with it)]. An empty line takes the place of one that is
+    deleted, so that code with the numbers of lines in it stays as it is."""
+    found = [(what, re.sub(old, new, line.text, count=1)) for what, old, new in RULES]
+    if line.text.lstrip().startswith(('*', '/*', '#')):
+        found = []
+    if STATEMENT.match(line.text) and whole(line):
+        found.append((DELETED, ''))
+    return [(what, text) for what, text in found if text != line.text]
+
+
+def diff(line: Line, text: str) -> str:
+    """For git apply, without context."""
+    return (
+        f'--- a/{line.path}\n+++ b/{line.path}\n@@ -{line.number} +{line.number} @@\n'
+        f'-{line.text}\n+{text}\n'
+    )
+
+
+@dataclass(frozen=True)
+class Drawn:
+    topic: str
+    line: Line
+    what: str
+    diff: str
+
+    @property
+    def name(self) -> str:
+        return f'{self.line.path}:{self.line.number}: {self.what}'
+
+    @property
+    def arch(self) -> str:
+        return arch_of(self.line.path)
+
+
+def drawn(topic: str, seed: int, deleted: bool = False) -> list[Drawn]:
+    """The topic's mistakes in the order of the seed, or only lines deleted. Some do not compile,
+    some change nothing."""
+    found = [
+        Drawn(topic, line, f'{what}: {line.text.strip()}', diff(line, text))
+        for line in lines_of(topic)
+        for what, text in altered(line)
+        if what == DELETED or not deleted
+    ]
+    random.Random(seed).shuffle(found)
+    return found

@@ -50,19 +50,28 @@ class Tables(unittest.TestCase):
         self.assertEqual([table.better(row) for row in rows], [1, 0.5, 0.5, 1])
 
     def test_a_part_takes_the_place_of_its_rows(self):
-        def row(metric, base):
-            return measure.row(metric, [[base]], [[1]])
+        def row(metric, base, **more):
+            return measure.row(metric, [[base]], [[1]], **more)
 
-        topic = mock.Mock(PARTS={'locks': lambda *_: ([row('lock', 5)], 'tcg')})
-        record = {'command': 'make bench', 'rows': [row('lock', 3), row('time', 2)]}
+        command = 'make bench PART=locks'
+        topic = mock.Mock(PARTS={'locks': lambda *_: ([row('lock', 5, cpus=1)], 'tcg')})
+        record = {
+            'command': 'make bench',
+            'rows': [
+                row('lock', 3, cpus=1),
+                row('lock', 4, cpus=2),  # of another part
+                {**row('lock', 6, cpus=3), 'command': command},  # the part has it no more
+                row('time', 2),
+            ],
+        }
         with (
             mock.patch('kit.topics.benchmark', lambda _: topic),
             mock.patch('kit.bench.measure.load', lambda _: record),
         ):
-            data = bench.with_part('x', 'locks', measure.Bench(), {}, 'make bench PART=locks')
+            data = bench.with_part('x', 'locks', measure.Bench(), {}, command)
             self.assertEqual(
                 [(each['metric'], each['base']) for each in data['rows']],
-                [('time', 2), ('lock', 5)],
+                [('lock', 4), ('time', 2), ('lock', 5)],
             )
             self.assertEqual(measure.commands(data), '`make bench`; `make bench PART=locks`')
             with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(KitError):

@@ -5,9 +5,17 @@ from typing import Any
 
 from kit import topics
 from kit.bench import measure, pages, plot, table
-from kit.bench.measure import Bench, Record
+from kit.bench.measure import Bench, Record, Row
 from kit.errors import KitError, fail
 from kit.paths import BUILD
+
+
+# of a row what is no figure says what it is a row of
+FIGURES = {'base', 'patched', 'ratio', 'runs', 'min', 'max', 'command'}
+
+
+def about(row: Row) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key not in FIGURES}
 
 
 def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], command: str) -> Record:
@@ -19,8 +27,10 @@ def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], comman
         f'no record of {topic} that {part} is a part of: make bench TOPIC={topic}'
     )
     rows, _ = known[part](bench, **given)
-    metrics = {row['metric'] for row in rows}
-    data['rows'] = [row for row in data['rows'] if row['metric'] not in metrics]
+    anew = [about(row) for row in rows]
+    data['rows'] = [
+        row for row in data['rows'] if row.get('command') != command and about(row) not in anew
+    ]
     data['rows'] += [{**row, 'command': command} for row in rows]
     return data
 

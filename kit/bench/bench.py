@@ -9,7 +9,6 @@ from kit.bench.measure import Bench, Record, Row
 from kit.errors import KitError, fail
 from kit.paths import BUILD
 
-
 # of a row what is no figure says what it is a row of
 FIGURES = {'base', 'patched', 'ratio', 'runs', 'min', 'max', 'command'}
 

@@ -43,7 +43,7 @@ class Machine:
     cpu_tcg: str
     cpu_kvm: str
     memory: str
-    devices: Words
+    devices: Words  # behind its IOMMU: a guest without one has none
     options_kvm: Words = ()  # with KVM, instead of options
     append_icount: str = ''
     debian_suite: str = ''  # where its packages are; the host's own release
@@ -120,7 +120,7 @@ class Options:
     prealloc: bool = False  # back the memory before the guest starts
     nodes: int = 1  # NUMA nodes
     iommu: str = ''  # one of the machine's [iommus]; its own when empty
-    devices: Words | None = None  # the machine's when None
+    devices: Words | None = None  # the machine's when None and there is an IOMMU
     qemu: Words = ()  # more words for QEMU's command line
     splats: Words = ()  # console lines that its tests ask for
     limits: Limits = field(default=Limits(), metadata=NOT_IN_FILE)

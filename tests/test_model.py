@@ -27,9 +27,16 @@ class CommandLine(unittest.TestCase):
         words = self.words('x86_64', iommu='virtio')
         self.assertIn('virtio-iommu-pci', words)
         self.assertFalse([word for word in words if 'intel' in word])
-        self.assertIn('iommu=smmuv3', self.words('arm64', iommu='smmuv3', devices=['igb']))
+        self.assertIn('iommu=smmuv3', self.words('arm64', iommu='smmuv3'))
         with self.assertRaises(KitError):
             self.words('arm64', iommu='intel')
+
+    def test_devices_are_behind_an_iommu(self):
+        for arch in 'arm64', 'riscv64', 'x86_64':
+            self.assertNotIn('igb', self.words(arch, iommu='none'))
+            for name in machine(arch).iommus:
+                self.assertIn('igb', self.words(arch, iommu=name))
+                self.assertNotIn('igb', self.words(arch, iommu=name, devices=()))
 
     def test_every_machine_has_a_command_line(self):
         for arch in archs():

@@ -115,7 +115,7 @@ def options_of(machine: Machine, minutes: int, splats: Words = ()) -> Options:
         asked,
         append=f'{guest.PATIENT} {asked.append}',
         splats=splats,
-        devices=asked.devices if machine.devices else None,
+        devices=asked.devices if machine.iommu != 'none' else None,
         limits=Limits(boot=300, silence=600, total=60 * minutes + 3600),
     )
 

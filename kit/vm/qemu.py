@@ -101,7 +101,8 @@ def command_line(
     if options.icount:
         append.append(machine.append_icount)
         words += ['-icount', 'shift=0,sleep=off', '-seed', '1', '-rtc', 'base=2026-01-01,clock=vm']
-    for device in machine.devices if options.devices is None else options.devices:
+    usual = () if (options.iommu or machine.iommu) == 'none' else machine.devices
+    for device in usual if options.devices is None else options.devices:
         words += ['-device', device]
     words += ['-chardev', console, '-serial', 'chardev:console', '-device', 'virtio-serial-pci']
     for port in ('results', 'status'):

@@ -31,17 +31,12 @@ PATHS = 'type1', 'iommufd'
 BEHIND = {
     'VT-d': ('x86_64', {'append': 'hugepagesz=1G hugepages=1'}),
     'AMD': ('x86_64', {'iommu': 'amd', 'append': 'hugepagesz=1G hugepages=1'}),
-    'SMMUv3': (
-        'arm64',
-        {'iommu': 'smmuv3', 'devices': ('igb',), 'append': 'hugepagesz=1G hugepages=1'},
-    ),
+    'SMMUv3': ('arm64', {'iommu': 'smmuv3', 'append': 'hugepagesz=1G hugepages=1'}),
 }
 MIB = 1024
 NUMBER = 64  # of dma_unmap.c
 SYNCS = 'arm_smmu_domain_inv_range'  # one CMD_SYNC each
 FORMATS = 'amdv1', 'vtdss', 'x86_64', 'riscv64', 'mock'
-# a container has its second domain from the second one, which is in a group of its own
-DEVICES = ('igb', 'pcie-root-port,id=root1,chassis=1', 'igb,bus=root1')
 ONE = {'cpus': 1, 'icount': True, 'memory': '4G', 'prealloc': True}
 
 
@@ -193,7 +188,6 @@ def second_domain(bench, tree):
         icount=True,
         memory=f'{2 * MIB + 1024}M',
         prealloc=True,
-        devices=DEVICES,
         limits=Limits(silence=600, total=1800),
     )
     files = [

@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+from kit import topics
 from kit.bench import bench, measure, table
 from kit.errors import KitError
 from kit.model import Options
@@ -83,6 +84,29 @@ class Tables(unittest.TestCase):
         self.assertEqual((row['ratio'], row['min'], row['max']), (6.5, 1, 6.5))
         self.assertFalse(table.outside(row))
         self.assertTrue(table.outside({**row, 'max': 2}))
+
+    def test_nothing_left_is_infinitely_better(self):
+        row = measure.row('x', [[1], [1], [1]], [[1], [0], [0]], 'IPIs')
+        self.assertEqual((row['ratio'], row['min'], row['max']), (None, 1, None))
+        self.assertFalse(table.outside(row))
+        row = measure.row('x', [[2], [2], [0]], [[1], [1], [0]], 'IPIs')
+        self.assertEqual((row['ratio'], row['min'], row['max']), (2, 1, 2))
+        row = measure.row('x', [[2], [4]], [[1], [4]], 'faults/s', 'higher')
+        self.assertEqual((row['base'], row['ratio'], row['min']), (3, 0.833, 0.5))
+        row = measure.row('x', [[2], [4]], [[1], [4]], middle=max)
+        self.assertEqual((row['base'], row['ratio'], row['min']), (4, 1, 1))
+
+    def test_a_range_ends_with_the_ratio(self):
+        topic = mock.Mock(HEAD=['what'], describe=lambda row: [row['metric']], note=lambda _: 'x')
+        rows = [measure.row('x', [[1], [1], [1]], [[1], [0], [0]], 'IPIs')]
+        rows.append({**rows[0], 'max': 1.0})  # recorded without the boots in which nothing was left
+        with mock.patch('kit.topics.benchmark', lambda _: topic):
+            _, lines = table.cells({'topic': 'x', 'rows': rows})
+        self.assertEqual([line[-2:] for line in lines], [['-', '1.000–∞']] * 2)
+
+    def test_topics_make_rows_with_the_kit(self):
+        for topic in topics.measured():
+            self.assertIs(topics.benchmark(topic).row, measure.row, topic)
 
     def test_seconds_that_the_boots_do_not_agree_about_are_marked(self):
         topic = mock.Mock(HEAD=['what'], describe=lambda row: [row['metric']], note=lambda _: 'x')

@@ -2,8 +2,8 @@
 """Measures topics: base and patched booted in turn, the same program in both.
 
 A record is {topic, base, accelerator, command, date, code, config, tools, rows}: see
-kit/bench/provenance.py. A row has `metric`, `unit`, `better` (lower
-or higher), `base`, `patched`, `ratio` (how many times better patched is; None: patched is nothing),
+kit/bench/provenance.py. A row is what row() gives: `metric`, `unit`, `better` (lower or higher),
+`base`, `patched`, `ratio` (how many times better patched is; None: infinitely, as nothing is left),
 `runs`, and `min` and `max`: the smallest and the largest of this ratio and of those of one boot of
 each kernel. A row of a part that was measured by itself has the `command` that did so.
 
@@ -21,6 +21,7 @@ A topic's measure.py defines:
 import contextlib
 import hashlib
 import json
+import math
 import re
 import statistics
 import threading
@@ -211,26 +212,37 @@ def warn_if_busy(seconds: float = 1) -> None:
         )
 
 
-def row(metric: str, before: Boots, after: Boots, unit: str = 's', **more: object) -> Row:
-    """before, after: one list of figures per boot of each kernel; lower is better."""
-    base, patched = (
-        statistics.median([value for run in runs for value in run]) for runs in (before, after)
-    )
-    ratios = [
-        base / patched,
-        *(statistics.median(one) / statistics.median(other) for one, other in zip(before, after)),
-    ]
+def times_better(base: float, patched: float, better: str) -> float:
+    worse, good = (base, patched) if better == 'lower' else (patched, base)
+    if good:
+        return worse / good
+    return math.inf if worse else 1
+
+
+def row(
+    metric: str,
+    before: Boots,
+    after: Boots,
+    unit: str = 's',
+    better: str = 'lower',
+    middle: Callable[[Sequence[float]], float] = statistics.median,
+    **more: object,
+) -> Row:
+    """before, after: one list of figures per boot of each kernel; middle: what stands for them
+    all."""
+    base, patched = (middle([value for run in runs for value in run]) for runs in (before, after))
+    boots = zip(map(statistics.median, before), map(statistics.median, after))
+    ratios = [times_better(*pair, better) for pair in ((base, patched), *boots)]
+    spread = {'ratio': ratios[0], 'runs': len(before), 'min': min(ratios), 'max': max(ratios)}
     return {
         'metric': metric,
         **more,
         'unit': unit,
-        'better': 'lower',
+        'better': better,
         'base': round(base, 6),
         'patched': round(patched, 6),
-        'ratio': round(ratios[0], 3),
-        'runs': len(before),
-        'min': round(min(ratios), 3),
-        'max': round(max(ratios), 3),
+        # JSON has no infinity
+        **{key: None if value == math.inf else round(value, 3) for key, value in spread.items()},
     }
 
 

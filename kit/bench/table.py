@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tables of records: as text for terminals and cover letters, as Markdown for the pages."""
 
+import math
 import re
 import textwrap
 
@@ -31,9 +32,9 @@ def number(value: float | str | None, unit: str) -> str:
     return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.4g}'
 
 
-def ratio(value: float | None) -> str:
+def ratio(value: float | None, infinite: str = '-') -> str:
     if value is None:
-        return '-'
+        return infinite
     return f'{value:,.0f}' if value >= 100 else f'{value:.1f}' if value >= 10 else f'{value:.3f}'
 
 
@@ -56,7 +57,9 @@ def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]
         ]
         if not cover:
             several = row.get('runs', 1) > 1 and row['min'] is not None
-            line.append(f'{ratio(row["min"])}–{ratio(row["max"])}' if several else '')
+            # the ratio belongs to its range
+            most = row['max'] if row['ratio'] is not None else None
+            line.append(f'{ratio(row["min"])}–{ratio(most, "∞")}' if several else '')
         lines.append(line)
     return head, lines
 
@@ -69,8 +72,8 @@ def is_text(column: int, lines: list[list[str]]) -> bool:
 
 def disagree(row: Row) -> bool:
     """Of seconds: do its boots not say which kernel is faster?"""
-    several = row['unit'] == 's' and row.get('runs', 1) > 1 and row['ratio'] is not None
-    return several and row['min'] <= 1 <= row['max']
+    several = row['unit'] == 's' and row.get('runs', 1) > 1 and row['min'] is not None
+    return several and row['min'] <= 1 and (row['max'] is None or row['max'] >= 1)
 
 
 def text(data: Record, cover: bool = False) -> str:
@@ -97,7 +100,10 @@ def text(data: Record, cover: bool = False) -> str:
 
 def outside(row: Row) -> bool:
     """Is the ratio none of those between the row's min and max?"""
-    return None not in (row['ratio'], row['min']) and not row['min'] <= row['ratio'] <= row['max']
+    least, ratio, most = (
+        math.inf if row[key] is None else row[key] for key in ('min', 'ratio', 'max')
+    )
+    return row['ratio'] is not None and not least <= ratio <= most
 
 
 def cover_faults(data: Record) -> list[str]:

@@ -325,31 +325,9 @@ def measure(bench, runs=1, rounds=1):
     for mode, cpu in BOOTS:
         for number, (metric, unit, fields, *_) in enumerate(jobs(mode, cpu)):
             before, after = ([[found[tree, mode, cpu][0][number]]] for tree in ('base', 'patched'))
-            rows.append(row_of(metric, unit, before, after, {**fields, 'mode': mode, 'cpu': cpu}))
+            better = 'higher' if metric in HIGHER else 'lower'
+            rows.append(row(metric, before, after, unit, better, **fields, mode=mode, cpu=cpu))
     return rows, found[next(iter(found))][1]
-
-
-def row_of(metric, unit, before, after, fields):
-    if not all(value for run in (*before, *after) for value in run):
-        # nothing at all has no ratio
-        base, patched = before[0][0], after[0][0]
-        return {
-            'metric': metric,
-            **fields,
-            'unit': unit,
-            'better': 'higher' if metric in HIGHER else 'lower',
-            'base': base,
-            'patched': patched,
-            'ratio': None,
-            'runs': len(before),
-            'min': None,
-            'max': None,
-        }
-    if metric in HIGHER:
-        # the ratio is what the patched kernel reaches of the base's
-        found = row(metric, after, before, unit, **fields)
-        return {**found, 'better': 'higher', 'base': found['patched'], 'patched': found['base']}
-    return row(metric, before, after, unit, **fields)
 
 
 HEAD = ['what', 'mode', 'CPU']

@@ -5,9 +5,8 @@ done."""
 
 import re
 from pathlib import Path
-from statistics import median
 
-from kit.bench.measure import digest
+from kit.bench.measure import TREES, digest, row
 from kit.errors import KitError
 from kit.host import host_cpus
 from kit.model import Limits, Options
@@ -112,25 +111,6 @@ def boot_once(bench, tree, image, folder, jobs, cpus):
     return bench.journaled(what, (repr(options), job, digest(image, *files)), measured)
 
 
-def row(metric, cpus, unit, base, patched, better='lower', **more):
-    """ratio: how many times better patched is; none where it is nothing."""
-    one, other = (base, patched) if better == 'lower' else (patched, base)
-    ratio = round(one / other, 4) if other else None
-    return {
-        'metric': metric,
-        'cpus': cpus,
-        'unit': unit,
-        'better': better,
-        'base': base,
-        'patched': patched,
-        'ratio': ratio,
-        'runs': 1,
-        'min': ratio,
-        'max': ratio,
-        **more,
-    }
-
-
 def rows_of_returns(cpus, base, patched):
     """Of job=return: `return[_fq] IDLE_MS INSTRUCTIONS WARM PEAK KEPT NOW`, several times each."""
     rows = []
@@ -138,22 +118,18 @@ def rows_of_returns(cpus, base, patched):
         pairs = list(zip(base.get(name, ()), patched.get(name, ())))
         for idle in sorted({one[0] for one, _ in pairs}):
             took = [
-                [each[1] for each in tree]
+                [[each[1]] for each in tree]
                 for tree in zip(*(pair for pair in pairs if pair[0][0] == idle))
             ]
-            ratios = [round(one / other, 4) for one, other in zip(*took)]
             rows.append(
                 row(
                     'returning_burst',
-                    cpus,
+                    *took,
                     'instructions',
-                    *map(median, took),
-                    runs=len(ratios),
-                    min=min(ratios),
-                    max=max(ratios),
+                    cpus=cpus,
                     idle_s=idle / 1000,
                     flush_queue=queued,
-                    all=dict(zip(('base', 'patched'), took)),
+                    all={tree: sum(each, []) for tree, each in zip(TREES, took)},
                 )
             )
     return rows
@@ -165,16 +141,17 @@ def rows_of_traffic(cpus, one, other):
     for name in one:
         found = re.fullmatch(r'traffic_(\d)_(\d+)s', name)
         if found:
-            rates = [
-                round(each[f'traffic_{found[1]}_before'] / each[name], 4) for each in (one, other)
-            ]
+            before, after = (
+                [[each[f'traffic_{found[1]}_before'] / each[name]]] for each in (one, other)
+            )
             rows.append(
                 row(
                     'throughput_after_burst',
-                    cpus,
+                    before,
+                    after,
                     'of before',
-                    *rates,
-                    better='higher',
+                    'higher',
+                    cpus=cpus,
                     after_s=int(found[2]),
                     bursts_beside=found[1] != '0',
                     instructions={'base': one[name], 'patched': other[name]},
@@ -193,13 +170,13 @@ def rows_of_misses(cpus, one, other):
             rows.append(
                 row(
                     'miss_instructions',
-                    cpus,
+                    [[one[name]]],
+                    [[other[name]]],
                     'instructions',
-                    one[name],
-                    other[name],
+                    cpus=cpus,
                     idle_ranges=one[f'idle_ranges_{limit}'],
                     limit=limit,
-                    before=dict(zip(('base', 'patched'), before)),
+                    earlier=dict(zip(TREES, before)),
                 )
             )
     return rows
@@ -212,24 +189,21 @@ def rows_of(cpus, base, patched):
         rows.append(
             row(
                 'alloc_free_instructions',
-                1,
+                *([[each['steady_alloc_free_instructions_x1000'] / 1000]] for each in (one, other)),
                 'instructions',
-                *(each['steady_alloc_free_instructions_x1000'] / 1000 for each in (one, other)),
+                cpus=1,
             )
         )
         for name in one:
             if name.startswith('irqsoff_ns_'):
-                late = [[number / 1000 for number in each[2][name]] for each in (base, patched)]
-                ratios = [round(before / after, 4) for before, after in zip(*late) if after]
+                late = ([[number / 1000] for number in each[2][name]] for each in (base, patched))
                 rows.append(
                     row(
                         'max_irqsoff_us',
-                        1,
+                        *late,
                         'us',
-                        *map(max, late),
-                        runs=len(late[0]),
-                        min=min(ratios, default=None),
-                        max=max(ratios, default=None),
+                        middle=max,
+                        cpus=1,
                         during=name.removeprefix('irqsoff_ns_'),
                     )
                 )
@@ -239,14 +213,14 @@ def rows_of(cpus, base, patched):
     rows += rows_of_returns(cpus, base[1], patched[1])
     for name in one:
         kind, _, what = name.partition('_')
-        numbers = one[name], other[name]
+        numbers = [[one[name]]], [[other[name]]]
         if kind == 'locked':
             rows.append(
                 row(
                     'locked_instructions',
-                    cpus,
-                    'instructions',
                     *numbers,
+                    'instructions',
+                    cpus=cpus,
                     workload=what.partition('_')[2],
                     longest=what.startswith('longest'),
                 )
@@ -255,26 +229,31 @@ def rows_of(cpus, base, patched):
             rows.append(
                 row(
                     'wakeups_per_min',
-                    cpus,
+                    [[one[name] / 2]],
+                    [[other[name] / 2]],
                     'works',
-                    *(each / 2 for each in numbers),
+                    cpus=cpus,
                     workload=what.removesuffix('_x2'),
                 )
             )
         if name.startswith('idle_bytes_'):
             rows.append(
                 row(
-                    'idle_bytes', cpus, 'bytes', *numbers, pressure=name.removeprefix('idle_bytes_')
+                    'idle_bytes',
+                    *numbers,
+                    'bytes',
+                    cpus=cpus,
+                    pressure=name.removeprefix('idle_bytes_'),
                 )
             )
     if 'spurious_failures' in one:
         rows.append(
             row(
                 'spurious_failures',
-                cpus,
+                [[one['spurious_failures']]],
+                [[other['spurious_failures']]],
                 'allocations',
-                one['spurious_failures'],
-                other['spurious_failures'],
+                cpus=cpus,
             )
         )
     return rows
@@ -282,10 +261,9 @@ def rows_of(cpus, base, patched):
 
 def measure(bench, runs=1, rounds=1):
     """One boot of each kernel and number of CPUs: more would give the same figures."""
-    trees = ('base', 'patched')
-    images = {tree: bench.build('x86_64', 'trace', tree) for tree in trees}
-    modules = {tree: module(bench, tree) for tree in trees}
-    boots = [(tree, cpus) for cpus in JOBS for tree in trees]
+    images = {tree: bench.build('x86_64', 'trace', tree) for tree in TREES}
+    modules = {tree: module(bench, tree) for tree in TREES}
+    boots = [(tree, cpus) for cpus in JOBS for tree in TREES]
 
     def boot(tree, cpus):
         return boot_once(bench, tree, images[tree], modules[tree], JOBS[cpus], cpus)
@@ -293,7 +271,7 @@ def measure(bench, runs=1, rounds=1):
     # a guest with -icount is one thread of the host, and knows no time but its own
     with Pool(host_cpus()) as pool:
         got = dict(zip(boots, pool.map(boot, *zip(*boots))))
-    rows = [each for cpus in JOBS for each in rows_of(cpus, *(got[tree, cpus] for tree in trees))]
+    rows = [each for cpus in JOBS for each in rows_of(cpus, *(got[tree, cpus] for tree in TREES))]
     return rows, got[boots[0]][3]
 
 

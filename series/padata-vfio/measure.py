@@ -181,30 +181,15 @@ def lock_counts(bench):
             for state in ('cold', 'warm'):
                 key = f'{metric}_{state}_4k'
                 for pages, counts_then in zip(CHARGES, several):
-                    yield count_row(
+                    yield row(
                         f'{metric}_per_gib_4k',
-                        each_run[key][0],
-                        counts_then[key][0],
+                        [each_run[key][:1]],
+                        [counts_then[key][:1]],
+                        'count',
                         vcpus=cpus,
                         prefaulted=state == 'warm',
                         charge=pages,
                     )
-
-
-def count_row(metric, base, patched, **fields):
-    ratio = round(base / patched, 3) if patched else None  # nothing at all has no ratio
-    return {
-        'metric': metric,
-        **fields,
-        'unit': 'count',
-        'better': 'lower',
-        'base': base,
-        'patched': patched,
-        'ratio': ratio,
-        'runs': 1,
-        'min': ratio,
-        'max': ratio,
-    }
 
 
 def spans(bench, tree, cpus, jobs, through='group', flavour='plain'):

@@ -2,9 +2,7 @@
 """Measures powerpc-lockless-walk: whom the collapse of a huge page interrupts, and what walks and
 collapses cost in instructions."""
 
-import statistics
-
-from kit.bench.measure import TREES
+from kit.bench.measure import TREES, row
 from kit.model import Options
 from kit.process import Pool
 
@@ -34,26 +32,10 @@ def command_lines(cpus, words):
     return [f'{words} nohz_full={cpus // 2}-{cpus - 1}']
 
 
-def row(values, unit, digits, better='lower', **fields):
+def row_of(metric, values, unit, better='lower', **fields):
     """values: {tree: a figure per boot}."""
-    base, patched = (round(statistics.median(values[tree]), digits) for tree in TREES)
-    pairs = list(zip(values['base'], values['patched']))
-    if better == 'higher':
-        pairs = [(after, before) for before, after in pairs]
-    pairs.insert(0, (base, patched) if better == 'lower' else (patched, base))
-    ratios = [round(one / other, 4) if other else None for one, other in pairs]
-    spread = [ratio for ratio in ratios if ratio is not None]
-    return {
-        **fields,
-        'unit': unit,
-        'better': better,
-        'base': base,
-        'patched': patched,
-        'ratio': ratios[0],
-        'runs': len(values['base']),
-        'min': min(spread, default=None),
-        'max': max(spread, default=None),
-    }
+    before, after = ([[value] for value in values[tree]] for tree in TREES)
+    return row(metric, before, after, unit, better, **fields)
 
 
 def boot_both(bench, arch, images, job, file, options, what):
@@ -92,11 +74,10 @@ def ipis(bench, machine, images, file, runs):
                         values[tree] += both[tree][name]
         for name, values in seen.items():
             found.append(
-                row(
+                row_of(
+                    'ipis_per_collapse',
                     values,
                     'IPIs',
-                    2,
-                    metric='ipis_per_collapse',
                     arch=arch,
                     mmu=mmu,
                     cpus=cpus,
@@ -125,11 +106,10 @@ def instructions(bench, machine, images, file, rounds):
                 f'{name[:14]}_instructions' if name.startswith('gup') else f'{name}_instructions'
             )
             found.append(
-                row(
+                row_of(
+                    metric,
                     {tree: seen[tree][name] for tree in TREES},
                     'instructions',
-                    1,
-                    metric=metric,
                     arch=arch,
                     mmu=mmu,
                     **fields,
@@ -137,12 +117,11 @@ def instructions(bench, machine, images, file, rounds):
             )
     rates = {tree: [1e9 / seen[tree]['collapse'][0]] for tree in TREES}
     found.append(
-        row(
+        row_of(
+            'collapse_throughput',
             rates,
             'collapses in 10^9 instructions',
-            1,
-            better='higher',
-            metric='collapse_throughput',
+            'higher',
             arch=arch,
             mmu=mmu,
         )

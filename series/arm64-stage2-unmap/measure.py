@@ -23,13 +23,14 @@ PROGRAMS = [
     'kvm_page_table_test',
     'dirty_log_perf_test',
 ]
-MODES = {
-    'vhe': '',
-    'nvhe': 'kvm-arm.mode=nvhe',
-    'protected': 'kvm-arm.mode=protected',
-    'nested': 'kvm-arm.mode=nested',
-    'rt': '',
-    '3 vCPUs': '',
+MODES = {  # {name: what its guests have beside 4 GiB and one CPU}
+    'vhe': {},
+    'nvhe': {'append': 'kvm-arm.mode=nvhe'},
+    'protected': {'append': 'kvm-arm.mode=protected'},
+    'nested': {'append': 'kvm-arm.mode=nested'},
+    'rt': {},
+    # that fault pages in meanwhile, on CPUs of their own
+    '3 vCPUs': {'cpus': 4},
 }
 FLAVOURS = {'rt': 'plain+rt'}
 WORDS = {
@@ -60,68 +61,100 @@ COSTS = {
 }
 HIGHER = ('l2_progress', 'faults_per_s')
 
-# (mode, CPU) of a boot: the operations whose latency is measured there: (operation, MiB, slots)
+# what stage2_unmap_perf is asked for: (metric, unit, options, line of its output, times)
+KINDS = {
+    'latency': ('wakeup_latency_us', 'us', '-t', 'wakeup_latency_us', 1),
+    'unmap': ('unmap_instructions', 'instructions', '', 'unmap_us', 1000),
+    'task': ('unmap_instructions_task', 'instructions', '-t', 'unmap_us', 1000),
+    'kvm': ('unmap_instructions_kvm', 'instructions', '-n', 'notifier_us', 1000),
+    'locked': ('unmap_instructions_locked', 'instructions', '-l', 'locked_us', 1000),
+    'walk': ('operation_instructions', 'instructions', '', 'unmap_us', 1000),
+    'time': ('faulting_vcpus_time', 'instructions', '-f 3 -c', 'unmap_us', 1000),
+    'walks': ('lock_handovers', 'count', '-f 3 -c', 'walks', 1),
+    'flushes': ('range_invalidations', 'count', '-f 3 -c', 'range_invalidations', 1),
+    'faults': ('faults_per_s', 'faults/s', '-f 3 -c', 'faults', 10**6),  # by unmap_us
+}
+
+# (mode, CPU) of a boot: what is measured there, (kind, operation, MiB) or (..., slots). The cost of
+# an unmap is not that of a memslot deleted: that waits for a grace period, too
 BOOTS = {
     ('vhe', 'max'): [
-        ('delete', 128, 1),
-        ('delete', 512, 1),
-        ('delete', 1024, 1),
-        ('delete', 2048, 1),
-        ('discard', 1024, 1),
-        ('discard', 2048, 1),
-        ('discard', 2048, 4),
-        ('close', 1024, 1),
-        ('log', 1024, 1),
-        ('split', 1024, 1),
-        ('get-log', 1024, 1),
-        ('clear-log', 1024, 1),
+        ('latency', 'delete', 128),
+        ('latency', 'delete', 512),
+        ('latency', 'delete', 1024),
+        ('latency', 'delete', 2048),
+        ('latency', 'discard', 1024),
+        ('latency', 'discard', 2048),
+        ('latency', 'discard', 2048, 4),
+        ('latency', 'close', 1024),
+        ('latency', 'log', 1024),
+        ('latency', 'split', 1024),
+        ('latency', 'get-log', 1024),
+        ('latency', 'clear-log', 1024),
+        ('unmap', 'discard', 256),
+        ('task', 'discard', 256),
+        ('walk', 'log', 256),
+        ('walk', 'split', 256),
+        ('walk', 'get-log', 256),
+        ('walk', 'clear-log', 256),
+        ('kvm', 'discard', 256),
+        ('locked', 'discard', 1024),
     ],
     ('nvhe', 'max'): [
-        ('delete', 128, 1),
-        ('delete', 1024, 1),
-        ('log', 1024, 1),
-        ('split', 1024, 1),
-        ('get-log', 256, 1),
-        ('clear-log', 1024, 1),
+        ('latency', 'delete', 128),
+        ('latency', 'delete', 1024),
+        ('latency', 'log', 1024),
+        ('latency', 'split', 1024),
+        ('latency', 'get-log', 256),
+        ('latency', 'clear-log', 1024),
+        ('unmap', 'discard', 16),
+        ('task', 'discard', 16),
     ],
-    ('vhe', 'cortex-a76'): [('delete', 128, 1), ('delete', 1024, 1), ('flush', 1024, 1)],
-    ('nvhe', 'cortex-a76'): [('delete', 128, 1), ('flush', 1024, 1)],
+    ('vhe', 'cortex-a76'): [
+        ('latency', 'delete', 128),
+        ('latency', 'delete', 1024),
+        ('latency', 'flush', 1024),
+        ('unmap', 'discard', 16),
+        ('task', 'discard', 16),
+        ('walk', 'flush', 64),
+    ],
+    ('nvhe', 'cortex-a76'): [
+        ('latency', 'delete', 128),
+        ('latency', 'flush', 1024),
+        ('unmap', 'discard', 16),
+        ('task', 'discard', 16),
+    ],
     ('protected', 'max'): [
-        ('delete', 128, 1),
-        ('delete', 1024, 1),
-        ('log', 1024, 1),
-        ('get-log', 256, 1),
-        ('clear-log', 1024, 1),
+        ('latency', 'delete', 128),
+        ('latency', 'delete', 1024),
+        ('latency', 'log', 1024),
+        ('latency', 'get-log', 256),
+        ('latency', 'clear-log', 1024),
+        ('unmap', 'discard', 16),
+        ('task', 'discard', 16),
+        ('walk', 'log', 64),
     ],
     ('rt', 'max'): [
-        ('delete', 1024, 1),
-        ('discard', 1024, 1),
-        ('log', 1024, 1),
-        ('get-log', 256, 1),
-        ('clear-log', 1024, 1),
+        ('latency', 'delete', 1024),
+        ('latency', 'discard', 1024),
+        ('latency', 'log', 1024),
+        ('latency', 'get-log', 256),
+        ('latency', 'clear-log', 1024),
+        ('unmap', 'discard', 16),
+        ('task', 'discard', 16),
     ],
     ('nested', 'max'): [],
-    # that fault pages in meanwhile, on CPUs of their own
-    ('3 vCPUs', 'max'): [],
-}
-# what is measured without the task, as (operation, MiB)
-WALKS = {
-    ('vhe', 'max'): [('log', 256), ('split', 256), ('get-log', 256), ('clear-log', 256)],
-    ('vhe', 'cortex-a76'): [('flush', 64)],
-    ('protected', 'max'): [('log', 64)],
+    ('3 vCPUs', 'max'): [
+        (kind, operation, 1024)
+        for operation in ('discard', 'delete')
+        for kind in ('time', 'walks', 'flushes', 'faults')
+    ],
 }
 
 
-def perf(mode, operation, mib, slots, more=''):
-    # blocks that are split are mapped quicker than pages, unless it is the split that is measured;
-    # the hypervisor of protected mode does not split, and PREEMPT_RT has no transparent huge pages
-    split = '' if mode in ('protected', 'rt') or operation == 'split' else '-b '
-    return f'stage2_unmap_perf -o {operation} -m {mib} -s {slots} {split}{more}'.rstrip()
-
-
-def one(pattern):
+def one(pattern, times=1):
     """The figure that a line of the output names."""
-    return lambda text: float(re.search(rf'^(?:# )?{pattern} ([\d.]+)$', text, re.M)[1])
+    return lambda text: times * float(re.search(rf'^(?:# )?{pattern} ([\d.]+)$', text, re.M)[1])
 
 
 def instructions(text):
@@ -132,139 +165,75 @@ def instructions(text):
     )
 
 
+NESTED = {'operation': 'nested-log', 'mib': 1024, 'slots': 1}
+LOGGED = 'stage2_unmap_nested -t what_l2_writes_is_logged'
+UPSTREAM = {'operation': 'upstream test'}
+# what other commands say, as jobs() has it
+OTHERS = {
+    ('vhe', 'max'): [
+        *(
+            (
+                'range_invalidations',
+                'count',
+                {'operation': 'delete', 'mib': 2048, 'slots': 1, 'mapped_pages': mapped},
+                f'stage2_unmap_perf -o delete -m 2048 -p {pages} -c',
+                one('range_invalidations'),
+            )
+            for mapped, pages in ((0, 0), (1, 1000000))
+        ),
+        (
+            'dirty_log_instructions',
+            'instructions',
+            UPSTREAM,
+            'dirty_log_perf_test -m 3 -v 1 -b 16M -i 2',
+            instructions,
+        ),
+        (
+            'page_table_test_instructions',
+            'instructions',
+            UPSTREAM,
+            'kvm_page_table_test -m 3 -v 1 -b 16M',
+            instructions,
+        ),
+    ],
+    ('nested', 'max'): [
+        (
+            'l2_progress',
+            'passes',
+            {'operation': 'discard', 'mib': 4, 'slots': 1},
+            'stage2_unmap_nested -t l2_gets_on_while_the_host_unmaps',
+            one('l2_passes'),
+        ),
+        ('wakeup_latency_us', 'us', NESTED, LOGGED, one('wakeup_latency_us')),
+        ('nested_log_instructions', 'instructions', NESTED, LOGGED, one('dirty_log_us', 1000)),
+        ('nested_close_instructions', 'instructions', NESTED, LOGGED, one('close_us', 1000)),
+    ],
+}
+
+
+def perf(mode, operation, mib, slots, more=''):
+    # blocks that are split are mapped quicker than pages, unless it is the split that is measured;
+    # the hypervisor of protected mode does not split, and PREEMPT_RT has no transparent huge pages
+    split = '' if mode in ('protected', 'rt') or operation == 'split' else '-b '
+    return f'stage2_unmap_perf -o {operation} -m {mib} -s {slots} {split}{more}'.rstrip()
+
+
+def reader(kind):
+    *_, line, times = KINDS[kind]
+    if kind == 'faults':
+        return lambda text: one(line, times)(text) / one('unmap_us')(text)
+    return one(line, times)
+
+
 def jobs(mode, cpu):
     """[(metric, unit, fields of the row, command, how to read its output)] of a boot."""
     found = []
-    for operation, mib, slots in BOOTS[mode, cpu]:
+    for kind, operation, mib, *several in BOOTS[mode, cpu]:
+        metric, unit, more, *_ = KINDS[kind]
+        (slots,) = several or (1,)
         where = {'operation': operation, 'mib': mib, 'slots': slots}
-        found.append(
-            (
-                'wakeup_latency_us',
-                'us',
-                where,
-                perf(mode, operation, mib, slots, '-t'),
-                one('wakeup_latency_us'),
-            )
-        )
-    # not of a memslot deleted: that waits for a grace period, too
-    for mib in [256] if (mode, cpu) == ('vhe', 'max') else [16] if BOOTS[mode, cpu] else []:
-        where = {'operation': 'discard', 'mib': mib, 'slots': 1}
-        for metric, more in (('unmap_instructions', ''), ('unmap_instructions_task', '-t')):
-            found.append(
-                (
-                    metric,
-                    'instructions',
-                    where,
-                    perf(mode, 'discard', mib, 1, more),
-                    lambda text: 1000 * one('unmap_us')(text),
-                )
-            )
-    # what is not unmapped: what the operation takes
-    for operation, mib in WALKS.get((mode, cpu), ()):
-        found.append(
-            (
-                'operation_instructions',
-                'instructions',
-                {'operation': operation, 'mib': mib, 'slots': 1},
-                perf(mode, operation, mib, 1),
-                lambda text: 1000 * one('unmap_us')(text),
-            )
-        )
-    if (mode, cpu) == ('vhe', 'max'):
-        for metric, mib, more, name in (
-            ('unmap_instructions_kvm', 256, '-n', 'notifier_us'),
-            ('unmap_instructions_locked', 1024, '-l', 'locked_us'),
-        ):
-            found.append(
-                (
-                    metric,
-                    'instructions',
-                    {'operation': 'discard', 'mib': mib, 'slots': 1},
-                    perf(mode, 'discard', mib, 1, more),
-                    lambda text, name=name: 1000 * one(name)(text),
-                )
-            )
-        for mapped, pages in ((0, '0'), (1, '1000000')):
-            found.append(
-                (
-                    'range_invalidations',
-                    'count',
-                    {'operation': 'delete', 'mib': 2048, 'slots': 1, 'mapped_pages': mapped},
-                    f'stage2_unmap_perf -o delete -m 2048 -p {pages} -c',
-                    one('range_invalidations'),
-                )
-            )
-        where = {'operation': 'upstream test'}
-        found.append(
-            (
-                'dirty_log_instructions',
-                'instructions',
-                where,
-                'dirty_log_perf_test -m 3 -v 1 -b 16M -i 2',
-                instructions,
-            )
-        )
-        found.append(
-            (
-                'page_table_test_instructions',
-                'instructions',
-                where,
-                'kvm_page_table_test -m 3 -v 1 -b 16M',
-                instructions,
-            )
-        )
-    if mode == 'nested':
-        found.append(
-            (
-                'l2_progress',
-                'passes',
-                {'operation': 'discard', 'mib': 4, 'slots': 1},
-                'stage2_unmap_nested -t l2_gets_on_while_the_host_unmaps',
-                one('l2_passes'),
-            )
-        )
-        where = {'operation': 'nested-log', 'mib': 1024, 'slots': 1}
-        command = 'stage2_unmap_nested -t what_l2_writes_is_logged'
-        found += [
-            ('wakeup_latency_us', 'us', where, command, one('wakeup_latency_us')),
-            (
-                'nested_log_instructions',
-                'instructions',
-                where,
-                command,
-                lambda text: 1000 * one('dirty_log_us')(text),
-            ),
-            (
-                'nested_close_instructions',
-                'instructions',
-                where,
-                command,
-                lambda text: 1000 * one('close_us')(text),
-            ),
-        ]
-    if mode == '3 vCPUs':
-        for operation in ('discard', 'delete'):
-            where = {'operation': operation, 'mib': 1024, 'slots': 1}
-            command = perf(mode, operation, 1024, 1, '-f 3 -c')
-            found += [
-                (
-                    'faulting_vcpus_time',
-                    'instructions',
-                    where,
-                    command,
-                    lambda text: 1000 * one('unmap_us')(text),
-                ),
-                ('lock_handovers', 'count', where, command, one('walks')),
-                ('range_invalidations', 'count', where, command, one('range_invalidations')),
-                (
-                    'faults_per_s',
-                    'faults/s',
-                    where,
-                    command,
-                    lambda text: 10**6 * one('faults')(text) / one('unmap_us')(text),
-                ),
-            ]
-    return found
+        found.append((metric, unit, where, perf(mode, operation, mib, slots, more), reader(kind)))
+    return found + OTHERS.get((mode, cpu), [])
 
 
 def boot(bench, tree, image, files, mode, cpu):
@@ -278,10 +247,9 @@ def boot(bench, tree, image, files, mode, cpu):
     options = Options(
         memory='4G',
         icount=True,
-        append=MODES[mode],
         qemu=() if cpu == 'max' else ('-cpu', cpu),
-        cpus=4 if mode == '3 vCPUs' else 0,
         limits=Limits(silence=900, total=3600),
+        **MODES[mode],
     )
 
     what = f'{tree}, {mode}, {cpu}'

@@ -448,13 +448,6 @@ def call(verb: Verb, given: Given) -> object:
     )
 
 
-def without_variables() -> dict[str, str]:
-    """The environment for a verb that another one calls."""
-    return {
-        name: value for name, value in os.environ.items() if name not in {*VARIABLES, 'MAKEFLAGS'}
-    }
-
-
 def main() -> None:
     words = sys.argv[1:]
     if words == ['--variables']:  # for .ci/run

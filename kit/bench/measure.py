@@ -15,7 +15,7 @@ A topic's measure.py defines:
     HEAD, describe(row)       titles and cells of the columns that say what a row is
     cover(row)                is it in the cover letter's table?
     note(record)              what to know below the table
-    plot(record, pyplot)      a figure
+    drawn(row)                is it in the picture? without it: those of the cover letter
 """
 
 import contextlib

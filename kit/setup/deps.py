@@ -46,7 +46,7 @@ CHECK = {
     'python3-docutils': '',
     'spin': 'spin',
 }
-BENCH = {**TESTS, 'python3-matplotlib': ''}
+BENCH = {**TESTS, 'python3-venv': ''}
 SETS = {
     'GIT': GIT,
     'BUILD': BUILD,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tools for the Python programs, in the versions of requirements.txt: ruff, mypy, pytest.
+"""Tools for the Python programs, in the versions of requirements.txt: ruff, mypy, pytest,
+matplotlib.
 
 They come from PyPI into a virtual environment below build/, once; pip's own configuration says how
 to get there.
@@ -40,7 +41,7 @@ def install(venv: Path) -> None:
         '--disable-pip-version-check',
     ]
     if step('tools: pip install', [*pip, '-r', REQUIREMENTS], log=log, timeout=600, check=False):
-        raise KitError(f'pip cannot get ruff, mypy and pytest, is there a network? ({shown(log)})')
+        raise KitError(f'pip cannot get {REQUIREMENTS.name}, is there a network? ({shown(log)})')
 
 
 def tool(name: str) -> Path:

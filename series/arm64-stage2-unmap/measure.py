@@ -352,6 +352,15 @@ def cover(each):
     )
 
 
+def drawn(each):
+    """Latencies of 1 GiB, and costs with VHE."""
+    if each['metric'] == 'wakeup_latency_us':
+        return each['mib'] == 1024
+    if each['unit'] == 'count' or each['cpu'] != 'max':
+        return False
+    return each['mode'] in ('vhe', 'nested', '3 vCPUs')
+
+
 def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount (1 ns = 1 '
@@ -362,33 +371,3 @@ def note(data):
         'log: the dirty log; L2: of a VM that runs a guest of its own. '
         f'`{data["command"]}`'
     )
-
-
-def plot(data, pyplot):
-    figure, axes = pyplot.subplots(figsize=(7, 4))
-    curves = {
-        ('delete', 'vhe', 'max'): 'memslot deleted',
-        ('delete', 'vhe', 'cortex-a76'): 'memslot deleted, no FWB or range TLBI',
-        ('delete', 'protected', 'max'): 'memslot deleted, protected mode',
-    }
-    for (key, what), colour in zip(curves.items(), ('#4477aa', '#cc3311', '#228833')):
-        points = sorted(
-            (each['mib'], each['base'], each['patched'])
-            for each in data['rows']
-            if each['metric'] == 'wakeup_latency_us'
-            and (each['operation'], each['mode'], each['cpu']) == key
-            and each['slots'] == 1
-        )
-        sizes, before, after = zip(*points)
-        axes.plot(sizes, before, 'o--', color=colour, label=f'{what}, base')
-        axes.plot(sizes, after, 's-', color=colour, label=f'{what}, patched')
-    axes.set_xscale('log', base=2)
-    axes.set_yscale('log')
-    axes.set_xticks([128, 512, 1024, 2048], ['128', '512', '1024', '2048'])
-    axes.set_xlabel(
-        f'MiB of guest memory in 4K pages ({data["base"]}, {data["accelerator"]} with -icount)'
-    )
-    axes.set_ylabel('worst wake-up latency, us')
-    axes.set_title(data['topic'])
-    axes.legend(frameon=False, fontsize=7)
-    return figure

@@ -321,6 +321,13 @@ def cover(each):
     return each['metric'] == 'cmd_syncs_per_2m' and each['ratio'] < 1
 
 
+def drawn(each):
+    """Unmaps of 1 GiB and of one IOVA."""
+    return each['metric'] == 'dma_unmap_instructions' or (
+        each['metric'] == 'unmap_instructions' and 'mib' in each
+    )
+
+
 def note(data):
     runs = max(each['runs'] for each in data['rows'])
     seconds = any(each['unit'] == 's' for each in data['rows'])
@@ -335,34 +342,3 @@ def note(data):
         'same mapped again, so no page is marked dirty; 4K otherwise: no two pages are '
         f'adjacent. {commands(data)}'
     )
-
-
-def plot(data, pyplot):
-    """Instructions of unmaps before and after, what gained least on top."""
-    rows = [each for each in data['rows'] if each['metric'] == 'unmap_instructions']
-    rows = sorted(
-        (each for each in rows if each.get('mib') or each['ratio'] < 1),
-        key=lambda each: each['ratio'],
-    )
-    names = [
-        ', '.join(
-            [each['behind'], each['path'], 'one 4K page' if 'kib' in each else pages_of(each)]
-        )
-        for each in rows
-    ]
-    figure, axes = pyplot.subplots(figsize=(7.5, 0.8 + 0.35 * len(rows)))
-    base, patched = ([each[key] for each in rows] for key in ('base', 'patched'))
-    axes.hlines(range(len(rows)), patched, base, color='#dddddd', zorder=1)
-    axes.scatter(base, range(len(rows)), color='#888888', label='base', zorder=2)
-    axes.scatter(patched, range(len(rows)), color='#4477aa', label='patched', zorder=2)
-    axes.set_xscale('log')
-    axes.set_xlim(1e3, 1e10)
-    for place, each in enumerate(rows):
-        gain = f'{each["ratio"]:,.{0 if each["ratio"] > 100 else 2}f}x'
-        axes.text(max(base[place], patched[place]) * 1.6, place, gain, va='center', fontsize=8)
-    axes.set_yticks(range(len(rows)), names, fontsize=8)
-    axes.invert_yaxis()
-    axes.set_xlabel(f'instructions of an unmap of 1 GiB ({data["base"]}); lower is better')
-    axes.legend(frameon=False, loc='center left', fontsize=8)
-    figure.tight_layout()
-    return figure

@@ -320,6 +320,11 @@ def cover(each):
     )
 
 
+def drawn(each):
+    """What 64 CPUs do."""
+    return each['cpus'] == 64
+
+
 def note(data):
     longer = ', '.join(f'with {cpus} CPUs one in {1 << SHIFT[cpus]} ns' for cpus in SHIFT)
     return (
@@ -329,35 +334,3 @@ def note(data):
         f'time allocate 256 of each size and free them; the instructions are those of all CPUs, '
         f'waiting included. `{data["command"]}`'
     )
-
-
-def plot(data, plt):
-    """Traffic after a burst."""
-    figure, axes = plt.subplots(figsize=(7, 4))
-    for cpus, colour in ((16, '#4477aa'), (64, '#aa3377')):
-        points = [
-            each
-            for each in data['rows']
-            if each['metric'] == 'throughput_after_burst'
-            and each['cpus'] == cpus
-            and not each['bursts_beside']
-        ]
-        for tree, style in (('base', '--'), ('patched', '-')):
-            axes.plot(
-                [each['after_s'] for each in points],
-                [each[tree] for each in points],
-                style,
-                color=colour,
-                label=f'{cpus} CPUs, {tree}',
-            )
-    axes.set_ylabel('throughput / before')
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel('seconds after a burst')
-    axes.set_title(
-        f'{data["topic"]}: mixed traffic after a burst\n'
-        f'({data["base"]}, {data["accelerator"]}, -icount)',
-        fontsize=10,
-    )
-    axes.legend(frameon=False, fontsize=8)
-    figure.tight_layout()
-    return figure

@@ -418,6 +418,13 @@ def cover(each):
     return each['metric'] == 'map_beyond_limit'
 
 
+def drawn(each):
+    """Seconds, and how 2 to 64 vCPUs share the work."""
+    if each['metric'] in ('work_ratio', 'span_speedup'):
+        return (each['backing'], each['state'], each['call']) == ('4k', 'absent', 'map')
+    return each['unit'] == 's'
+
+
 def note(data):
     runs = max(each['runs'] for each in data['rows'])
     spans_too = (
@@ -432,47 +439,3 @@ def note(data):
         'ratios of the boots; bound: what two user threads that prefault gain over one. '
         f'{spans_too}{commands(data)}'
     )
-
-
-def plot(data, pyplot):
-    """Ratios by operation, a bar for each kind of pages, in the table's words."""
-    seconds = {each['metric']: each for each in data['rows'] if each['unit'] == 's'}
-    kinds = [
-        prefix for prefix in WORDS if any(f'{prefix}_{backing}' in seconds for backing in BACKINGS)
-    ]
-    figure, axes = pyplot.subplots(figsize=(7.5, 0.9 + 0.5 * len(kinds)))
-    colours = dict(zip(BACKINGS, ('#4477aa', '#228833', '#ccbb44')))
-    for place, prefix in enumerate(kinds):
-        for shift, (backing, pages) in zip((-0.27, 0, 0.27), BACKINGS.items()):
-            each = seconds.get(f'{prefix}_{backing}')
-            if not each:
-                continue
-            spread = [[max(0, each['ratio'] - each['min'])], [max(0, each['max'] - each['ratio'])]]
-            axes.barh(
-                place + shift,
-                each['ratio'],
-                height=0.25,
-                color=colours[backing],
-                xerr=spread,
-                ecolor='#222222',
-                capsize=2,
-                label=pages if place == 0 else None,
-            )
-            axes.text(
-                max(each['ratio'], each['max']) * 1.04,
-                place + shift,
-                f'{each["ratio"]:.2f}',
-                va='center',
-                fontsize=7,
-            )
-    axes.axvline(1, color='#888888', linewidth=0.8)
-    axes.set_xscale('log')
-    axes.set_xticks([0.5, 1, 2, 4, 8, 16], ['0.5', '1', '2', '4', '8', '16'])
-    axes.set_xlim(0.6, 20)
-    axes.set_yticks(range(len(kinds)), [WORDS[prefix] for prefix in kinds])
-    axes.invert_yaxis()
-    axes.set_xlabel(
-        f'base seconds / patched seconds, two threads ({data["base"]}, {data["accelerator"]})'
-    )
-    axes.legend(loc='lower right', frameon=False)
-    return figure

@@ -170,6 +170,11 @@ def cover(each):
     return each.get('state') == 'steady' and each['memory'] == 'small pages'
 
 
+def drawn(each):
+    """IPIs of 8 CPUs, and each cost."""
+    return each['unit'] != 'IPIs' or each['cpus'] == 8
+
+
 def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}, with -icount shift=0 for '
@@ -179,42 +184,3 @@ def note(data):
         f'user space with nohz_full=, the rest idle; walk: get_user_pages_fast() all the time). '
         f'`{data["command"]}`'
     )
-
-
-def plot(data, plt):
-    """Bars, base beside patched: a group for each number of CPUs."""
-    rows = [each for each in data['rows'] if each['unit'] == 'IPIs']
-    figure, axes = plt.subplots(1, len(MACHINES), figsize=(12, 3.2), sharey=True)
-    colours = {'idle': '#4477aa', 'nohz_full': '#aa3377', 'spin': '#228833', 'walk': '#cc3311'}
-    for panel, (arch, mmu) in zip(axes, MACHINES):
-        for group, cpus in enumerate(CPUS):
-            for number, (neighbours, colour) in enumerate(colours.items()):
-                found = [
-                    each
-                    for each in rows
-                    if (each['arch'], each['mmu'], each['cpus'], each['neighbours'])
-                    == (arch, mmu, cpus, neighbours)
-                ]
-                for each in found:
-                    place, first = group * 10 + number * 2, group == 0
-                    panel.bar(
-                        place,
-                        each['base'],
-                        color=colour,
-                        alpha=0.4,
-                        label=f'base, others {neighbours}' if first else None,
-                    )
-                    panel.bar(
-                        place + 0.85,
-                        each['patched'],
-                        color=colour,
-                        label=f'patched, others {neighbours}' if first else None,
-                    )
-        panel.set_xticks(
-            [group * 10 + 3.4 for group in range(len(CPUS))], [f'{cpus} CPUs' for cpus in CPUS]
-        )
-        panel.set_title(f'{arch} {mmu}')
-    axes[0].set_ylabel(f'IPIs a collapse ({data["base"]})')
-    axes[-1].legend(frameon=False, fontsize=7)
-    figure.tight_layout()
-    return figure

@@ -13,6 +13,8 @@ from kit.model import Machine
 from kit.paths import BUILD, shown
 from kit.process import Environment, result, step
 
+KEYRINGS = Path('/usr/share/keyrings')
+
 
 def mirror() -> str | None:
     def uris(*filters: str) -> list[str]:
@@ -41,7 +43,7 @@ def private(
     `instead`: another way."""
     if not shutil.which('apt-get'):
         raise KitError(f'no apt-get here to get {name} with{instead and f": {instead}"}')
-    source, keys = mirror(), sorted(Path('/usr/share/keyrings').glob('debian-archive-keyring.*'))
+    source, keys = mirror(), sorted(KEYRINGS.glob('debian-archive-keyring.*'))
     if not source or not keys:
         raise KitError(
             f'this system knows no Debian mirror to get {name} from{instead and f": {instead}"}'

@@ -38,6 +38,7 @@ def install(venv: Path) -> None:
         'pip',
         'install',
         '-q',
+        '--no-compile',  # most of it is never run
         '--disable-pip-version-check',
     ]
     if step('tools: pip install', [*pip, '-r', REQUIREMENTS], log=log, timeout=600, check=False):

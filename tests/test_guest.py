@@ -8,11 +8,28 @@ import tempfile
 import threading
 import unittest
 from pathlib import Path
+from unittest import mock
 
-from kit.model import Limits
+from kit.model import Limits, Options
 from kit.vm import console, guest, monitor
+from tests.support import X86_64
 
 RULES = [console.compiled('here', r'\bBUG: ')], []
+
+
+class Accelerator(unittest.TestCase):
+    def test_kvm_where_it_works_and_can_do_what_is_asked(self):
+        for options, wanted in (
+            (Options(), 'kvm'),
+            (Options(icount=True), 'tcg,thread=single'),
+            (Options(qemu=('-plugin', 'file=x')), 'tcg,thread=multi'),
+        ):
+            with mock.patch.object(guest, 'kvm_works', lambda *_: True):
+                found = guest.accelerator_for(X86_64, Path('image'), options)
+            self.assertEqual(found, wanted)
+        with mock.patch.object(guest, 'kvm_works', lambda *_: False):
+            found = guest.accelerator_for(X86_64, Path('image'), Options())
+        self.assertEqual(found, 'tcg,thread=multi')
 
 
 class Watch(unittest.TestCase):

@@ -242,7 +242,10 @@ FILE = 'file,id=console,path=console'  # where the console goes
 def accelerator_for(machine: Machine, image: Path, options: Options) -> str:
     if options.icount:
         return 'tcg,thread=single'
-    return 'kvm' if kvm_works(machine, image) else 'tcg,thread=multi'
+    # a plugin sees what TCG translates, and nothing of KVM
+    if '-plugin' not in options.qemu and kvm_works(machine, image):
+        return 'kvm'
+    return 'tcg,thread=multi'
 
 
 def run_guest(

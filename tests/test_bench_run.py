@@ -54,6 +54,34 @@ class Run(unittest.TestCase):
         self.key = 'two'
         self.assertEqual(self.call(0.9), run.MANY)
 
+    def test_what_the_figures_depend_on(self):
+        stamps = {'base': 'b', 'patched': 'p'}
+        trees = mock.Mock(base='base', patched='patched')
+        bench = mock.Mock(trees=trees, selftest=lambda *_: self.build / 'program')
+        module = mock.Mock(QUICK=('x86_64', 'plain', 'x/program'))
+        files = 'program', 'x/measure.py', 'x/span/plugin.c', 'x/0001-a.patch'
+        (self.build / 'x/span').mkdir(parents=True)
+        for name in files:
+            (self.build / name).write_text('one')
+
+        def key():
+            with (
+                mock.patch.multiple(run, SERIES=self.build, source=lambda _: None),
+                mock.patch.object(run.topics, 'benchmark', lambda _: module),
+                mock.patch.object(run.kernel, 'stamp', lambda *words: stamps[words[-1]]),
+            ):
+                return run.key_of('x', bench)
+
+        seen = [key()]
+        for name in files[:-1]:
+            (self.build / name).write_text('other')
+            seen.append(key())
+        stamps['base'] = 'c'
+        seen.append(key())
+        self.assertEqual(len(set(seen)), 5)
+        (self.build / files[-1]).write_text('other')  # the kernels' stamps know of it
+        self.assertEqual(key(), seen[-1])
+
     def test_a_table_is_shown_again_until_something_changes(self):
         self.assertEqual(self.call(1.5), run.FEW)
         self.assertEqual(self.call(1.5), 0)

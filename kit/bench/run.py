@@ -3,9 +3,8 @@
 
 Three boots of each kernel, five when those do not agree which kernel is faster, or RUNS=. Seconds
 depend on what else the host does: rows that the boots do not agree about are marked, and counted
-instructions, which repeat, stand beside them. When
-nothing has changed since the last time, its table is shown again; RUNS=1 measures with one boot
-each.
+instructions, which repeat, stand beside them. When nothing has changed since the last time, its
+table is shown again; RUNS=1 measures with one boot each.
 """
 
 import hashlib
@@ -44,7 +43,10 @@ def key_of(topic: str, bench: Bench) -> str:
         kernel.stamp(model.machine(arch), flavour, tree)
         for tree in (bench.trees.base, bench.trees.patched)
     ]
-    files = bench.selftest(arch, program), SERIES / topic / 'measure.py', Path(__file__)
+    programs = sorted(
+        path for path in (SERIES / topic).rglob('*') if path.suffix in ('.py', '.c', '.h')
+    )
+    files = bench.selftest(arch, program), *programs, Path(__file__), Path(measure.__file__)
     inputs += [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
     return hashlib.sha256(repr(inputs).encode()).hexdigest()
 

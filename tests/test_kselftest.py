@@ -171,6 +171,15 @@ class Kselftest(Toy):
         self.assertIn('has no program none (it has: broken', self.call('toy:none')[1])
         self.assertIn('no suite no', self.call('no:ktap')[1])
 
+    def test_a_suite_of_other_architectures(self):
+        (self.suite / 'Makefile').write_text(
+            f'ifeq ($(ARCH),x86_64)\n{MAKEFILE}else\nall:\nendif\n'
+        )
+        self.assertEqual(self.call('toy:plain')[0], guest.OK)
+        status, said, _ = self.call('toy', arch='riscv64')
+        self.assertEqual(status, 'died 1')
+        self.assertIn('cannot run toy: its Makefile has no programs for riscv', said)
+
     def test_what_was_built_of_other_sources_is_not_run(self):
         self.call('toy:plain')
         (self.suite / 'plain.in').unlink()

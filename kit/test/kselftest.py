@@ -168,8 +168,10 @@ def tests_of(
 ) -> tuple[list[Test], dict[str, str]]:
     """(tests, {program: why it cannot be run})"""
     tests: list[Test] = []
-    cannot: dict[str, str] = {}
-    for name in sorted(wanted) or suite.programs():
+    names, cannot = sorted(wanted) or suite.programs(), {}
+    if not names:
+        cannot[suite.name] = f'its Makefile has no programs for {suite.machine.kernel_arch}'
+    for name in names:
         whole = f'{suite.name}:{name}'
         if name not in files:
             cannot[whole] = 'it was not built'

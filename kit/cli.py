@@ -103,6 +103,7 @@ OPTIONS = {
     'mutant': Option('REGEX', 'only mistakes with such a name', pattern),
     'part': Option('NAME', 'only this part of the benchmark'),
     'patch': Option('WORDS', 'of a topic mailed patch by patch: those with this in their name'),
+    'reflect': a_flag('a trial: send it to yourself only'),
     'results': Option(
         'FILE', 'what the tests gave, as .ktap, .xml (JUnit) or .json (KernelCI)', results_file
     ),
@@ -116,8 +117,7 @@ OPTIONS = {
     'stable-git': Option('URL', 'a stable git tree to fetch the base from'),
     'stay': a_flag('with --keep: leave another commit of series/ checked out', variable=False),
     'test': Option('REGEX', 'only tests with such a name', pattern),
-    'to': Option('ADDRESS', 'a trial: to this address only'),
-    'topic': Option('TOPIC', 'a folder of series/; of mail a posting, TOPIC/NN-POSTING, too'),
+    'topic': Option('TOPIC', 'a folder of series/; of mail several, or postings TOPIC/NN-POSTING'),
     'tree': Option('TREE', 'patched or base'),
 }
 
@@ -248,7 +248,7 @@ VERBS = {
     'mail': Verb(
         'mail.mail.main',
         'a posting as mail, into an mbox',
-        'topic patch to send reviewed linux stable-git',
+        'topic patch send reflect reviewed linux stable-git',
         needs='series',
         packages='MAIL',
     ),
@@ -300,7 +300,7 @@ def variable(name: str) -> str:
 
 VARIABLES = {variable(name): name for name, option in OPTIONS.items() if option.variable}
 # names that a shell may have for something else: only make's are meant
-FOREIGN = {'ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'TO', 'SEED'}
+FOREIGN = {'ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'SEED'}
 # often in the environment, and no error where nothing is fetched
 EXPORTED = {'STABLE_GIT'}
 

@@ -96,10 +96,10 @@ class CommandLine(unittest.TestCase):
         made = {'ARCH': 'arm64', 'MAKEFLAGS': 's -- TEST=a\\ SEED=b ARCH=arm64'}
         self.assertEqual(self.options('test', **made), {'arch': 'arm64'})
         self.refused('tree', says='ARCH= means nothing to tree', **made)
-        self.assertEqual(self.options('tree', ARCH='arm64', SEED='1', TO='x'), {})
+        self.assertEqual(self.options('tree', ARCH='arm64', SEED='1', MEM='x'), {})
         self.assertEqual(self.options('tree', SEED='1', MAKEFLAGS=made['MAKEFLAGS'], ARCH=''), {})
-        self.refused('mail', says='TO=x is exported: say `make mail TO=x` or --to x', TO='x')
-        self.assertEqual(self.options('mail', '--to', 'me', TO='x'), {'to': 'me'})
+        self.refused('shell', says='MEM=x is exported: say `make shell MEM=x` or --mem x', MEM='x')
+        self.assertEqual(self.options('shell', '--mem', '4G', MEM='x'), {'mem': '4G'})
         self.assertEqual(self.options('export', STABLE_GIT='x'), {})
 
     def test_a_kselftest_of_a_tree(self):

@@ -17,8 +17,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kit.check.sink import Sink
+from kit.errors import KitError
 from kit.mail.mail import PLACEHOLDER
 from kit.model import Topic
+from kit.setup.tools import FOLDER as TOOLS
+from kit.setup.tools import tool
 from kit.typed import fields_of
 from tests.support import TOP
 
@@ -650,11 +653,17 @@ class Verbs(unittest.TestCase):
                 GIT_CONFIG_NOSYSTEM='1',
                 **{'SEND': '1', 'REVIEWED': '1', **env},
             )
-            self.assertNotIn('Traceback', done.stderr)
+            self.assertEqual('Traceback' in done.stderr, bool(refuses))  # b4's
             return done.returncode, done.stderr, sink.mails
 
     def mailable(self):
         """two_topics() and a cover letter; whom get_maintainer names, and what checkpatch finds."""
+        try:
+            tool('b4')
+        except KitError as error:
+            self.skipTest(str(error))
+        (self.top / 'build').mkdir(exist_ok=True)
+        (self.top / 'build/tools').symlink_to(TOOLS)
         (self.toy / 'scripts').mkdir()
         (self.toy / 'scripts/get_maintainer.pl').write_text(
             'print qq("A Maintainer (Firm)" <one\\@example.com> (maintainer:TOY)\\n'
@@ -670,31 +679,36 @@ class Verbs(unittest.TestCase):
         self.good('export')
         (self.top / 'series/two/cover.md').write_text('# Second\n\nWhy.\n')
 
+    def sent(self, name='two'):
+        """The tags that b4 has set, in the order of the versions."""
+        return self.git('tag', '--list', f'sent/*-{name}-*').splitlines()
+
     def test_mail_and_its_second_version(self):
         self.mailable()
         status, said, mails = self.mail()
-        self.assertEqual((status, len(mails)), (0, 2), said)
+        self.assertEqual((status, len(mails)), (0, 1), said)
+        people = {'list@example.com', 'one@example.com', 'two@example.com'}
         for recipients, data in mails:
-            self.assertEqual(recipients, ['one@example.com', 'two@example.com', 'list@example.com'])
+            self.assertEqual(people - set(recipients), set())
             self.assertNotIn(b'Range-diff', data)
+        self.assertIn(b'\nTo: A Maintainer (Firm) <one@', mails[0][1].replace(b'"', b''))
+        self.assertIn(b'\n---\nWhy.\n', mails[0][1])  # the letter, with one patch
         self.assertIn(f'base-commit: {self.git("rev-parse", "base")}'.encode(), mails[0][1])
-        self.assertIn(b'\nSigned-off-by: A Sender <sender@example.com>\n', mails[1][1])
+        self.assertIn(b'\nSigned-off-by: A Sender <sender@example.com>\n', mails[0][1])
         # topic two was mailed on the base, not on topic one
-        self.assertEqual(
-            self.git('rev-parse', 'sent/two/v1^', 'sent/two/v1-base'),
-            '\n'.join([self.git('rev-parse', 'base')] * 2),
-        )
+        [tag] = self.sent()
+        self.assertEqual(*self.git('rev-parse', f'{tag}^', 'base').splitlines())
 
         (self.linux / 'kernel/new.c').write_text(f'{CODE}newer\n')
         self.git('commit', '-q', '-a', '--amend', '--no-edit')
         self.good('export')
         status, said, mails = self.mail()
         self.assertIn('does not say what has changed (Changes since v1:)', said)
-        self.assertEqual((status, len(mails)), (0, 2), said)
-        self.assertIn(b'[PATCH v2 0/1] Second', mails[0][1])
-        self.assertRegex(mails[0][1], rb'Range-diff against v1:\n1:  \w+ ! 1:  \w+ new: second')
+        self.assertEqual((status, len(mails)), (0, 1), said)
+        self.assertIn(b'=5BPATCH_v2=5D_new', mails[0][1])
+        self.assertRegex(mails[0][1], rb'Range-diff against v1:\n\n1:  \w+ ! 1:  \w+ new: second')
         self.assertIn(b'++newer\n', mails[0][1])
-        self.assertIn('sent/two/v2', self.git('tag'))
+        self.assertEqual([tag[-3:] for tag in self.sent()], ['-v1', '-v2'])
 
     def authored(self, *authors):
         """Topic two as a commit of each of these authors."""
@@ -715,11 +729,10 @@ class Verbs(unittest.TestCase):
         for data in (letter, ours, theirs, other):
             self.assertIn(b'\nFrom: A Sender <sender@example.com>\n', b'\n' + data)
         self.assertEqual(ours.count(b'\nFrom: '), theirs.count(b'\nFrom: ') - 1)
-        self.assertIn(b'\n\nFrom: C. Ontributor <c@example.org>\n\n', theirs)
+        self.assertIn(b'\n\nFrom: "C. Ontributor" <c@example.org>\n\n', theirs)
         self.assertIn(f'\n\nFrom: {like_it}\n\n'.encode(), other)
         self.assertIn(b'\nA Sender (1):\n', letter)
         self.assertIn(b'\nC. Ontributor (1):\n', letter)
-        self.assertIn('with patches of C. Ontributor <c@example.org>', said)
 
     def test_mail_that_nobody_has_reviewed(self):
         self.mailable()
@@ -727,9 +740,12 @@ class Verbs(unittest.TestCase):
         self.assertEqual((bool(status), mails), (True, []), said)
         self.assertIn('REVIEWED=1', said)
         self.assertIn('generated-content.rst', said)
-        status, said, mails = self.mail('--to', 'me@example.com', REVIEWED='')
-        self.assertEqual(status, 0, said)
-        self.assertTrue(mails)
+        # a trial
+        status, said, mails = self.mail(REVIEWED='', SEND='', REFLECT='1')
+        people = [recipients for recipients, _ in mails]
+        self.assertEqual((status, people), (0, [['sender@example.com']]), said)
+        self.assertIn(b'one@example.com', mails[0][1])
+        self.assertEqual(self.sent(), [])
 
     def test_mail_of_an_author_whom_nobody_can_ask(self):
         self.mailable()
@@ -749,9 +765,11 @@ class Verbs(unittest.TestCase):
         self.mailable()
         (self.top / 'series/two/topic.toml').write_text('after = ["one"]\n')
         status, said, mails = self.mail()
-        self.assertEqual((status, len(mails)), (0, 2), said)
+        self.assertEqual((status, len(mails)), (0, 1), said)
         self.assertRegex(mails[0][1], rb'\nprerequisite-patch-id: [0-9a-f]{40}\n')
-        self.assertEqual(*self.git('rev-parse', 'sent/two/v1^^{tree}', 'one^{tree}').split())
+        self.assertEqual(
+            *self.git('rev-parse', f'{self.sent()[0]}^^{{tree}}', 'one^{tree}').split()
+        )
         (self.top / 'series/two/topic.toml').write_text('after = ["three"]\n')
         status, said, mails = self.mail()
         self.assertEqual((bool(status), mails), (True, []), said)
@@ -778,14 +796,15 @@ class Verbs(unittest.TestCase):
         self.assertEqual((status, len(mails)), (0, 3), said)
         for _, data in mails:
             self.assertIn(f'base-commit: {self.git("rev-parse", "base")}'.encode(), data)
-            self.assertRegex(data, rb'\nSubject: (=\?UTF-8|\[PATCH\] )')
+            self.assertRegex(data, rb'\nSubject: (=\?utf-8|\[PATCH\] )')
             self.assertNotIn(b'In-Reply-To', data)
         self.assertEqual(
             [b'prerequisite-patch-id' in data for _, data in mails], [False, False, True]
         )
         self.assertEqual(['friend@example.com' in to for to, _ in mails], [False, True, False])
         # each on the base, the second version of one alone
-        self.assertEqual(*self.git('rev-parse', 'sent/two/b-third/v1^', 'base').split())
+        [tag] = self.sent('two-b-third')
+        self.assertEqual(*self.git('rev-parse', f'{tag}^', 'base').split())
         self.git('reset', '-q', '--hard', 'HEAD^')
         (self.linux / 'kernel/b.c').write_text(f'{CODE}newer\n')
         self.git('commit', '-q', '-a', '--amend', '--no-edit')
@@ -802,19 +821,15 @@ class Verbs(unittest.TestCase):
     def test_mail_that_is_not_sent(self):
         self.mailable()
         self.assertEqual(self.mail(SEND='')[::2], (0, []))
-        status, said, mails = self.mail(refuses=b'two@')
+        written = (self.top / 'build/mail/two.mbox').read_bytes()
+        self.assertEqual(written.count(b'\nMessage-Id: '), 1)
+        status, said, mails = self.mail(refuses=b'@')
         self.assertEqual((bool(status), mails), (True, []), said)
         self.assertEqual(self.git('tag'), 'base')
         (self.top / 'found').write_text('')
         status, said, mails = self.mail()
         self.assertEqual((bool(status), mails), (True, []))
         self.assertIn('nothing was sent: checkpatch --strict finds 1 faults', said)
-        (self.top / 'found').unlink()
-        # a trial
-        status, said, mails = self.mail('--to', 'me@example.com')
-        self.assertEqual(
-            (status, [recipients for recipients, _ in mails]), (0, [['me@example.com']] * 2), said
-        )
         self.assertEqual(self.git('tag'), 'base')
 
     def test_mail_of_a_base_that_others_have(self):

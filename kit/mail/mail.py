@@ -1,123 +1,100 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A posting as mail: cover letter, To and Cc per patch, Signed-off-by of the sender. A posting of
-one patch, and each patch of a topic whose topic.toml says `single`, has no letter.
+"""A posting as mail, by b4: its patches as commits of the sender's, on the base and what the
+posting needs, in a branch of linux/ that b4 tracks. Of a posting of one patch the letter is below
+the message; each patch of a topic whose topic.toml says `single` is a mail of its own.
 
---topic is needed when there are several: TOPIC/NN-POSTING, or TOPIC for all of its postings.
---patch: of a `single` topic only the patches with this in their file name. --send calls git
-send-email, with --reviewed only; without it the mail is written as an mbox below build/mail and
-nothing is sent. --linux or --stable-git names a git tree with the base's tag, so that the
-base-commit is one that others have.
+--topic is needed when there are several: TOPIC/NN-POSTING, TOPIC for all of its postings, or more.
+--patch: of a `single` topic only the patches with this in their file name. Without --send or
+--reflect the mail is written as an mbox below build/mail. --reflect sends it to the sender alone,
+--send, with --reviewed only, to the recipients. --linux or --stable-git names a git tree with the
+base's tag, so that the base-commit is one that others have.
 """
 
-import dataclasses
-import os
+import datetime
+import json
 import re
+import secrets
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from email.header import Header
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kit import topics
 from kit.errors import KitError, fail
-from kit.host import host_cpus
+from kit.lock import Lock
 from kit.mail import checkpatch, cover, single
 from kit.paths import BUILD, LINUX, TOP
-from kit.process import output, result, say, step
-from kit.source.apply import apply
+from kit.process import environment, output, result, say
+from kit.setup.tools import tool
+from kit.source.apply import am, preimages, put
 from kit.source.base import stable_of_config
-from kit.source.git import git, remove
-from kit.source.patches import format_patches, patch_files, ranges
+from kit.source.git import git, remove, sparse_worktree, try_git
+from kit.source.patches import files_of, patch_files
 from kit.source.pinned import pinned, tag_of
 from kit.source.state import corresponds
 
-# trailers of people who get the patch beside those whom get_maintainer names
-CREDITS = 'Cc', 'Reported-by', 'Suggested-by', 'Originally-by', 'Co-developed-by', 'Reviewed-by'
-
-
-@dataclasses.dataclass(frozen=True)
-class Posting:
-    """What is mailed at once."""
-
-    name: str  # of its tags and files: TOPIC, TOPIC/NN-POSTING or TOPIC/PATCH
-    first: str  # the commit below
-    last: str
-    letter: tuple[str, str] | None  # subject and text of the cover letter
-    cc: Sequence[str] = ()  # people whom topic.toml names
-
-
-Recipients = tuple[list[str], list[str]]  # To, Cc
-Written = tuple[Posting, int, list[Path], list[str]]  # version, its mails, what checkpatch finds
+FOLDER = BUILD / 'mail'
+TREE = FOLDER / 'linux'  # where b4 runs: the posting's branch, with only the files that it touches
 
 # the author of this repository's own patches: they are the sender's. Compared exactly, as a
 # contributor's address may look like it
 PLACEHOLDER = 'Seed d00bda63 maintainers <maintainers@users.noreply.a-seed-d00bda63.example>'
+PLACEHOLDER_LINE = re.compile(rf'^From: {re.escape(PLACEHOLDER)}$'.replace(r'\ <', r'\s+<'), re.M)
+
+
+@dataclass(frozen=True)
+class Posting:
+    """What is mailed at once."""
+
+    name: str  # TOPIC, TOPIC/NN-POSTING or TOPIC/PATCH
+    patches: Sequence[Path]
+    below: Sequence[str] = ()  # the parts that it is mailed on
+    commit: str = ''  # or the commit
+    letter: tuple[str, str] | None = None  # subject and text of the cover letter
+    prefixes: Sequence[str] = ()
+    cc: Sequence[str] = ()  # people whom topic.toml names
+
+    @property
+    def branch(self) -> str:
+        return f'mail/{self.name.replace("/", "-")}'
 
 
 def sender() -> tuple[str, str]:
     """The sender's name and address, from his git configuration."""
-    name, mail = (
-        os.environ.get(f'GIT_AUTHOR_{what.upper()}')
-        or result(['git', 'config', f'user.{what}'], cwd=TOP).stdout.strip()
-        for what in ('name', 'email')
-    )
+    name, mail = (git_says(f'user.{what}') for what in ('name', 'email'))
     if not name or not mail:
         raise KitError('git does not know who you are: git config user.name and user.email')
     return name, mail
 
 
-def last_sent(name: str) -> int:
-    """The version of a posting that was last sent, or 0."""
-    tags = re.findall(
-        rf'^sent/{re.escape(name)}/v(\d+)$', git('tag', '--list', f'sent/{name}/v*'), re.M
-    )
-    return max(map(int, tags), default=0)
+def git_says(key: str) -> str:
+    """A setting of the sender's, as b4 reads it."""
+    return result(['git', 'config', key], cwd=LINUX).stdout.strip()
 
 
-def credited(path: Path) -> list[str]:
-    """Those whom the patch's own trailers name."""
-    trailers = git('interpret-trailers', '--parse', path).splitlines()
-    found = [re.fullmatch(r'([\w-]+): (.*?<?\S+@[^\s>]+>?)(\s*#.*)?', line) for line in trailers]
-    return [each[2] for each in found if each and each[1] in CREDITS]
-
-
-def recipients(path: Path) -> Recipients:
-    """To (maintainers) and Cc (reviewers, lists, who is credited) of one patch."""
+def recipients(paths: Sequence[Path], more: Sequence[str]) -> list[str]:
+    """To: (maintainers) and Cc: (reviewers, lists, more people) as trailers of the letter, where
+    b4 looks for them. One call for all patches, as b4 sends each mail to all of them; `b4 prep
+    --auto-to-cc` has two calls a patch. Those whom trailers name are added by b4."""
     text = output(
-        ['perl', 'scripts/get_maintainer.pl', '--no-git', '--no-git-fallback', '--rolestats', path],
+        ['perl', 'scripts/get_maintainer.pl', '--no-git', '--no-git-fallback', '--rolestats']
+        + [str(path) for path in paths],
         cwd=LINUX,
     )
-    to: list[str] = []
-    cc: list[str] = []
     # "A Name (Firm)" <address> (role:SECTION)
-    for who, role in re.findall(r'^(.*@\S+) \(([^:()]*).*\)$', text, re.M):
-        (cc if role == 'reviewer' or role.endswith('list') else to).append(who.strip())
-    there = {address_of(who) for who in (*to, *cc)}
-    return to, cc + [who for who in credited(path) if address_of(who) not in there]
-
-
-def with_more(to: Sequence[str], cc: Sequence[str], more: Sequence[str]) -> list[str]:
-    """The Cc with these as well, each address once."""
-    there = {address_of(who) for who in (*to, *cc)}
-    return [*cc, *(who for who in more if address_of(who) not in there)]
+    people = {address_of(who): f'Cc: {who}' for who in more}
+    for who, role in re.findall(r'^(.*@\S+) \(([^:()]*).*\)$', text.replace('"', ''), re.M):
+        to = role != 'reviewer' and not role.endswith('list')
+        people[address_of(who)] = f'{"To" if to else "Cc"}: {who}'
+    return list(people.values())
 
 
 def address_of(who: str) -> str:
     """The address in `A Name <address>`."""
     return re.sub(r'.*<(.*)>', r'\1', who).strip().lower()
-
-
-def alone(part: str) -> tuple[str, str]:
-    """(from, to): the commits of a topic or posting on the base and what it needs, as it is mailed,
-    whatever else is in series/."""
-    if topics.parts()[0] == part:
-        return next((first, last) for each, first, last in ranges() if each == part)
-    folder = BUILD / 'mail.tmp'
-    try:
-        tips = ['base', *apply(folder, [*topics.below(part), part]).values()]
-        return tips[-2], tips[-1]
-    finally:
-        remove(folder)
 
 
 def upstream(version: str, *places: str) -> str | None:
@@ -133,157 +110,35 @@ def upstream(version: str, *places: str) -> str | None:
     return None
 
 
-def header(value: str) -> str:
-    return value if value.isascii() else Header(value, 'utf-8').encode()
-
-
-def address_lines(name: str, addresses: Sequence[str]) -> str:
-    return (
-        f'{name}: ' + ',\n\t'.join(header_address(address) for address in addresses) + '\n'
-        if addresses
-        else ''
-    )
-
-
-def header_address(address: str) -> str:
-    match = re.fullmatch(r'(.*?)\s*<(.*)>', address)
-    if not match or address.isascii():
-        return address
-    return f'{header(match[1].strip(chr(34)))} <{match[2]}>'
-
-
 def unreachable(author: str) -> bool:
     """Is it an address that no mail can reach? GitHub gives such ones to contributors, too."""
     return bool(re.search(r'\bno-?reply\b|\.example>?$|@localhost>?$', author))
 
 
-def authors_of(first: str, last: str, sign: str) -> set[str]:
-    """The authors of a topic's commits besides the sender; mail must reach each of them."""
-    found = set(git('log', '--format=%an <%ae>', f'{first}..{last}').splitlines())
-    found -= {PLACEHOLDER, sign}
-    for author in sorted(filter(unreachable, found)):
-        commit = git(
-            'log',
-            '-1',
-            '--format=%h ("%s")',
-            '--fixed-strings',
-            f'--author={author}',
-            f'{first}..{last}',
-        ).strip()
-        raise KitError(
-            f'nobody can write to {author}, the author of {commit}: git commit --amend --author='
-        )
-    return found
+def check_authors(first: str, last: str, sign: str) -> None:
+    """Mail must reach each author besides the sender."""
+    log = git('log', '--format=%an <%ae>%x09%h ("%s")', f'{first}..{last}')
+    for author, commit in (line.split('\t') for line in log.splitlines()):
+        if author != sign and unreachable(author):
+            raise KitError(
+                f'nobody can write to {author}, the author of {commit}: git commit --amend '
+                '--author='
+            )
 
 
-def finish(path: Path, sign: str) -> None:
-    """The sender as author of what has the placeholder, and his Signed-off-by."""
-    text = path.read_text(errors='surrogateescape')
-    head, _, body = text.partition('\n\n')
-    body = body.removeprefix(f'From: {PLACEHOLDER}\n\n')
-    path.write_text(f'{head}\n\n{body}', errors='surrogateescape')
-    git(
-        'interpret-trailers',
-        '--in-place',
-        '--if-exists=addIfDifferent',
-        '--trailer',
-        f'Signed-off-by: {sign}',
-        path,
-    )
-
-
-def known_topic(topic: str) -> str:
+def known_topics(words: str) -> list[str]:
     names = topics.order()
     alone_there = names[0] if len(names) == 1 else ''
-    topic = topic or alone_there or fail(f'TOPIC= is needed, one of: {" ".join(names)}')
-    if topic not in names and topic not in topics.parts():
-        raise KitError(f'no topic {topic} (known: {" ".join(names)})')
+    wanted = words or alone_there or fail(f'TOPIC= is needed, one of: {" ".join(names)}')
+    for topic in wanted.split():
+        if topic not in names and topic not in topics.parts():
+            raise KitError(f'no topic {topic} (known: {" ".join(names)})')
     if not (LINUX / '.git').exists() or not corresponds():
         raise KitError(
             'linux/ is not what series/ describes, and what is mailed is series/: '
             'make export or make tree first'
         )
-    return topic
-
-
-def write_patches(
-    posting: Posting, version: int, who: tuple[str, str]
-) -> tuple[Path | None, list[Path]]:
-    """The posting as git format-patch writes it, in a folder of its own: (letter or None,
-    patches)."""
-    folder = BUILD / 'mail' / f'{posting.name}-v{version}'
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    name, mail = who
-    more = [f'--from={name} <{mail}>', '--base=base']
-    if posting.letter:
-        more += ['--cover-letter', '--numbered', '--thread=shallow']
-    if version > 1:
-        before = f'sent/{posting.name}/v{version - 1}'
-        if posting.letter and not re.search(rf'^(Changes|v{version}\b)', posting.letter[1], re.M):
-            say(
-                f'mail: note: series/{posting.name}/cover.md does not say what has changed '
-                f'(Changes since v{version - 1}:)'
-            )
-        more += [f'--reroll-count={version}', f'--range-diff={before}-base..{before}']
-    # the cover letter's author is git's committer
-    format_patches(
-        posting.first,
-        posting.last,
-        folder,
-        *more,
-        env={'GIT_COMMITTER_NAME': name, 'GIT_COMMITTER_EMAIL': mail},
-    )
-    files = sorted(folder.glob('*.patch'))
-    return (files[0], files[1:]) if posting.letter else (None, files)
-
-
-def fill_letter(letter: Path, patches: Sequence[Path], text: tuple[str, str], name: str) -> None:
-    """Subject, text and headers of the cover letter."""
-    content = letter.read_text(errors='surrogateescape')
-    content = content.replace(f'\n{PLACEHOLDER.rpartition(" <")[0]} (', f'\n{name} (')  # shortlog
-    content = content.replace('*** SUBJECT HERE ***', header(text[0]))
-    content = content.replace('*** BLURB HERE ***', text[1])
-    # git leaves the name in a cover letter's From: unencoded
-    mine = re.findall(r'^From: .*$', patches[0].read_text(errors='surrogateescape'), re.M)[0]
-    content = re.sub(r'^From: .*$', lambda _: mine, content, count=1, flags=re.M)
-    if not content.isascii() and 'Content-Type:' not in content:
-        content = content.replace(
-            '\n\n',
-            '\nMIME-Version: 1.0\n'
-            'Content-Type: text/plain; charset=UTF-8\n'
-            'Content-Transfer-Encoding: 8bit\n\n',
-            1,
-        )
-    letter.write_text(content, errors='surrogateescape')
-
-
-def name_base(path: Path, commit: str) -> None:
-    """The base-commit that others have, in the mail that names one."""
-    text = path.read_text(errors='surrogateescape')
-    path.write_text(
-        re.sub(r'^base-commit: .*$', f'base-commit: {commit}', text, count=1, flags=re.M),
-        errors='surrogateescape',
-    )
-
-
-def address(
-    letter: Path | None, patches: Sequence[Path], found: Sequence[Recipients]
-) -> Recipients:
-    """To and Cc into each mail; the cover letter goes to all. Returns all (to, cc)."""
-    everyone, others = [], []
-    for to, cc in found:
-        everyone += [who for who in to if who not in everyone]
-        others += [who for who in cc if who not in others]
-    groups = dict(zip(patches, found))
-    whole = everyone, [who for who in others if who not in everyone]
-    if letter:
-        groups[letter] = whole
-    for path, (to, cc) in groups.items():
-        text = path.read_text(errors='surrogateescape')
-        lines = address_lines('To', to) + address_lines('Cc', cc)
-        path.write_text(text.replace('\n\n', f'\n{lines}\n', 1), errors='surrogateescape')
-    return whole
+    return wanted.split()
 
 
 def postings(topic: str, words: str) -> list[Posting]:
@@ -291,14 +146,7 @@ def postings(topic: str, words: str) -> list[Posting]:
     if not topics.is_single(topic):
         if words:
             raise KitError(f'PATCH={words}: {topic} is mailed as a whole')
-        found = []
-        for part in [topic] if '/' in topic else topics.parts_of(topic):
-            first, last = alone(part)
-            if not git('rev-list', f'{first}..{last}').strip():
-                raise KitError(f'topic {part} has no patches')
-            said = topics.posting(part)
-            found.append(Posting(part, first, last, cover.read(part), said.cc if said else ()))
-        return found
+        return [whole(part) for part in ([topic] if '/' in topic else topics.parts_of(topic))]
     wanted = [path for path in patch_files(topic) if words in path.name]
     if not wanted:
         raise KitError(
@@ -306,101 +154,209 @@ def postings(topic: str, words: str) -> list[Posting]:
             if words
             else f'topic {topic} has no patches'
         )
+    commits = single.commits(topic)
     return [
-        Posting(f'{topic}/{re.sub("^[0-9]+-", "", path.stem)}', *single.commits(topic)[path], None)
+        Posting(f'{topic}/{re.sub("^[0-9]+-", "", path.stem)}', [path], commit=commits[path][0])
         for path in wanted
     ]
 
 
-def must_be_reviewed(reviewed: bool, to: str) -> None:
+def whole(part: str) -> Posting:
+    patches, said = patch_files(part), topics.posting(part)
+    if not patches:
+        raise KitError(f'topic {part} has no patches')
+    return Posting(
+        part,
+        patches,
+        topics.below(part),
+        letter=cover.read(part),
+        prefixes=['RFC'] if said and said.state.startswith('RFC') else [],
+        cc=said.cc if said else (),
+    )
+
+
+def must_be_reviewed(reviewed: bool) -> None:
     """Nobody but a person can sign for what a tool wrote."""
     say(
         'mail: Signed-off-by certifies the Developer Certificate of Origin '
         '(Documentation/process/submitting-patches.rst): you have the right to submit this, and '
         'have reviewed it. Patches that an LLM wrote: coding-assistants.rst, generated-content.rst'
     )
-    if not reviewed and not to:
+    if not reviewed:
         raise KitError('nothing was sent: REVIEWED=1 says that you have read and sign each patch')
+
+
+def program() -> Path:
+    """b4, in the version of requirements.txt where that can be had."""
+    try:
+        return tool('b4')
+    except KitError as error:
+        found = shutil.which('b4') or fail(str(error))
+        say(f'mail: {error}; going on with {found}')
+        return Path(found)
+
+
+@dataclass(frozen=True)
+class Mailer:
+    """Postings as branches of linux/, one after the other in TREE, of one sender."""
+
+    name: str
+    address: str
+    base: str  # the commit that mails name
+    known: dict[tuple[str, ...], str]  # {parts: their commit on the base}
+
+    def commit_of(self, names: tuple[str, ...]) -> str:
+        """Each part is applied once."""
+        if names not in self.known:
+            git('checkout', '-q', '--force', '--detach', self.commit_of(names[:-1]), cwd=TREE)
+            self.known[names] = put(TREE, names[-1])
+        return self.known[names]
+
+    def commit(self, posting: Posting) -> str:
+        """Checks out its branch: signed off by the sender, who is the author of what has the
+        placeholder. The commit below."""
+        below = posting.commit or self.commit_of(tuple(posting.below))
+        git('checkout', '-q', '--force', '-B', posting.branch, below, cwd=TREE)
+        copies, sign = FOLDER / 'patches', f'{self.name} <{self.address}>'
+        shutil.rmtree(copies, ignore_errors=True)
+        copies.mkdir()
+        for path in posting.patches:
+            text = path.read_text(errors='surrogateescape')
+            text = PLACEHOLDER_LINE.sub(lambda _: f'From: {sign}', text, count=1)
+            (copies / path.name).write_text(text, errors='surrogateescape')
+        env = {'GIT_COMMITTER_NAME': self.name, 'GIT_COMMITTER_EMAIL': self.address}
+        if failed := am(TREE, sorted(copies.iterdir()), '--3way', '--signoff', env=env):
+            raise KitError(f'{posting.name}: {failed[0].name} does not apply{failed[1]}')
+        check_authors(below, posting.branch, sign)
+        return below
+
+    def track(self, posting: Posting) -> None:
+        """The branch, and in its settings what b4 knows of it: letter, version, prerequisites."""
+        below = self.commit(posting)
+
+        def setting(name: str, *value: str) -> str:
+            return try_git('config', f'branch.{posting.branch}.{name}', *value).stdout
+
+        tracking = json.loads(setting('b4-tracking') or '{"series": {}}')
+        series, slug = tracking['series'], posting.name.replace('/', '-')
+        today = datetime.date.today().strftime('%Y%m%d')
+        series.setdefault('change-id', f'{today}-{slug}-{secrets.token_hex(6)}')
+        number = series.setdefault('revision', 1)
+        ids = git('patch-id', '--stable', stdin=git('log', '-p', '--reverse', f'base..{below}'))
+        needs = [f'patch-id: {line.split()[0]}' for line in ids.splitlines()]
+        series |= {
+            'base-branch': below,
+            'prefixes': posting.prefixes,
+            'prerequisites': [*needs, f'base-commit: {self.base}'],
+            'below': {**series.get('below', {}), str(number): below},  # ours
+        }
+        subject, text = posting.letter or ('', '')
+        people = recipients(posting.patches, posting.cc)
+        say(f'mail: {posting.name} v{number}, from {self.name} <{self.address}>')
+        say('\n'.join(f'  {who}' for who in people))
+        text = '\n'.join([subject, '', text, '', *people])
+        if number > 1:
+            text += self.changes(posting, series, number - 1)
+        setting('description', text)
+        setting('b4-prep-cover-strategy', 'branch-description')
+        setting('b4-tracking', json.dumps(tracking))
+
+    def changes(self, posting: Posting, series: dict[str, Any], last: int) -> str:
+        """The range-diff to the last version. That of b4 begins at the base-commit, with the
+        prerequisites among the patches."""
+        if posting.letter and f'Changes since v{last}:' not in posting.letter[1]:
+            say(f'mail: note: the letter does not say what has changed (Changes since v{last}:)')
+        below = series['below']
+        compared = git(
+            'range-diff',
+            f'{below[str(last)]}..sent/{series["change-id"]}-v{last}',
+            f'{below[str(last + 1)]}..{posting.branch}',
+        )
+        return f'\n---\nRange-diff against v{last}:\n\n{compared}'
+
+    def b4(self, *words: str | Path, **settings: str) -> None:
+        """b4 send, by the sender, of the branch in TREE."""
+        given = {
+            'user.name': self.name,
+            'user.email': self.address,
+            'b4.prep-pre-flight-checks': 'disable-all',  # `make check` has others
+            **settings,
+        }
+        env = {'GIT_CONFIG_COUNT': str(len(given))}
+        for number, (name, value) in enumerate(given.items()):
+            env |= {f'GIT_CONFIG_KEY_{number}': name, f'GIT_CONFIG_VALUE_{number}': value}
+        # it waits for Enter: REVIEWED=1 stands for that where nobody is
+        done = subprocess.run(
+            [program(), 'send', *words],
+            cwd=TREE,
+            env=environment(env),
+            input=None if sys.stdin.isatty() else b'\n',
+            stdout=sys.stderr,
+            check=False,
+        )
+        if done.returncode:
+            raise KitError('b4 send failed')
+
+
+def mail(mailer: Mailer, posting: Posting, send: bool, reflect: bool) -> None:
+    """Writes the posting as an mbox, or sends it."""
+    mailer.track(posting)
+    if send or reflect:
+        signs = git_says('patatt.signingkey') or git_says('user.signingkey')
+        mailer.b4(*([] if signs else ['--no-sign']), *(['--reflect'] if reflect else []))
+        return
+    folder = FOLDER / 'written'
+    shutil.rmtree(folder, ignore_errors=True)
+    mailer.b4('--no-sign', '-o', folder, **{'b4.send-endpoint-web': 'none'})
+    mbox = FOLDER / f'{posting.name}.mbox'
+    mbox.parent.mkdir(parents=True, exist_ok=True)
+    mbox.write_bytes(b'\n'.join(FROM + path.read_bytes() for path in sorted(folder.glob('*.eml'))))
+    count = len(posting.patches)
+    what = f'{count} patches' if count > 1 else 'one patch'
+    say(f'mail: {posting.name}: {what} in {mbox.relative_to(TOP)}')
+
+
+# the line that begins each mail of an mbox
+FROM = b'From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n'
 
 
 def main(
     topic: str = '',
     patch: str = '',
-    to: str = '',
     send: bool = False,
+    reflect: bool = False,
     reviewed: bool = False,
     linux: str = '',
     stable_git: str = '',
 ) -> None:
-    topic, who, number = known_topic(topic), sender(), pinned()[0]
+    names, (name, address), version = known_topics(topic), sender(), pinned()[0]
     if send:
-        must_be_reviewed(reviewed, to)
-    base = upstream(number, linux, stable_git)
+        must_be_reviewed(reviewed)
+    if (send or reflect) and unreachable(address):
+        raise KitError(f'nothing was sent: nobody can answer to {address} (git config user.email)')
+    base = upstream(version, linux, stable_git)
     if not base:
+        base = git('rev-parse', 'base^{commit}').strip()
         say(
-            f'mail: note: base-commit is the commit of {tag_of(number)} in linux/, which nobody '
-            f'else has: LINUX= a git tree with the tag {tag_of(number)}'
+            f'mail: note: base-commit is the commit of {tag_of(version)} in linux/, which nobody '
+            f'else has: LINUX= a git tree with the tag {tag_of(version)}'
         )
-    written = [
-        write(posting, last_sent(posting.name) + 1, who, to, base)
-        for posting in postings(topic, patch)
-    ]
-    faults = sum((faults for *_, faults in written), [])
+    found = sum((postings(each, patch) for each in names), [])
+    paths = [path for posting in found for path in posting.patches]
+    faults = checkpatch.findings(paths, LINUX, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')
+    for line in faults:
+        say(f'  {line.replace(f"{TOP}/", "")}')
     if faults:
         raise KitError(f'nothing was sent: checkpatch --strict finds {len(faults)} faults (above)')
-    if not send:
+    below = [path for posting in found for part in posting.below for path in patch_files(part)]
+    preimages()
+    with Lock(FOLDER):
+        sparse_worktree(TREE, files_of([*below, *paths]))
+        try:
+            mailer = Mailer(name, address, base, {(): 'base'})
+            for posting in found:
+                mail(mailer, posting, send, reflect)
+        finally:
+            remove(TREE)
+    if not send and not reflect:
         say('mail: nothing was sent (SEND=1 sends)')
-        return
-    if unreachable(who[1]):
-        raise KitError(f'nothing was sent: nobody can answer to {who[1]} (git config user.email)')
-    for posting, version, files, _ in written:
-        send_email(files)
-        if not to:  # a trial is no version
-            git('tag', f'sent/{posting.name}/v{version}-base', f'{posting.first}^{{commit}}')
-            git('tag', f'sent/{posting.name}/v{version}', f'{posting.last}^{{commit}}')
-            say(f'mail: sent; kept as the tag sent/{posting.name}/v{version} in linux/')
-
-
-def write(
-    posting: Posting, version: int, who: tuple[str, str], only: str, base: str | None
-) -> Written:
-    """The posting as an mbox: (posting, version, its mails, what checkpatch finds)."""
-    name, mail = who
-    authors = authors_of(posting.first, posting.last, f'{name} <{mail}>')
-    letter, patches = write_patches(posting, version, who)
-    if letter and posting.letter:
-        fill_letter(letter, patches, posting.letter, name)
-    if base:
-        name_base(letter or patches[0], base)
-    for path in patches:
-        finish(path, f'{name} <{mail}>')
-    faults = checkpatch.findings(patches, LINUX)
-    with ThreadPoolExecutor(host_cpus()) as pool:
-        found = [([only], [])] * len(patches) if only else list(pool.map(recipients, patches))
-    if not only:
-        found = [(to, with_more(to, cc, posting.cc)) for to, cc in found]
-    for line in faults:
-        say(f'  {line.replace(f"{BUILD}/", "build/")}')
-    to, cc = address(letter, patches, found)
-    mails = [*([letter] if letter else []), *patches]
-    mbox = patches[0].parent.with_name(f'{patches[0].parent.name}.mbox')
-    mbox.write_bytes(b'\n'.join(path.read_bytes() for path in mails))
-    what = f'{len(patches)} patches and the cover letter' if letter else 'one patch'
-    say(f'mail: {posting.name} v{version}, {what} in {mbox.relative_to(TOP)}')
-    if authors:
-        say(f'mail: with patches of {", ".join(sorted(authors))}')
-    say(f'mail: as {name} <{mail}>, to {len(to)}, cc {len(cc)}: {", ".join([*to, *cc])}')
-    return posting, version, mails, faults
-
-
-SEND_EMAIL = """
-git send-email --confirm=never --no-thread --no-validate --no-chain-reply-to --no-format-patch
---suppress-cc=self --suppress-cc=author --suppress-cc=body --suppress-cc=cccmd --no-annotate
---8bit-encoding=UTF-8
-""".split()
-
-
-def send_email(files: Sequence[Path]) -> None:
-    if not Path(output(['git', '--exec-path']).strip(), 'git-send-email').exists():
-        raise KitError('git send-email is missing: install the package git-email')
-    step('send', [*SEND_EMAIL, *files], cwd=TOP, timeout=600)

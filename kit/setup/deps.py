@@ -32,15 +32,13 @@ BUILD = {
     'uuid-dev': '',
 }  # selftests/vfio
 TESTS = {**BUILD, 'libcap-dev': ''}  # selftests/iommu
-# git-email only recommends what git send-email does not start without
-MAIL = {**GIT, 'git-email': '', 'libmailtools-perl': ''}
+MAIL = {**GIT, 'python3-venv': ''}  # b4
 CHECK = {
     **TESTS,
     **MAIL,
     'sparse': 'sparse',
     'shellcheck': 'shellcheck',
     'python3-ply': '',
-    'python3-venv': '',
     'python3-git': '',
     'codespell': 'codespell',
     'python3-docutils': '',

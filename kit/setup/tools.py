@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tools for the Python programs, in the versions of requirements.txt: ruff, mypy, pytest,
-matplotlib.
+"""Tools written in Python, in the versions of requirements.txt: ruff, mypy, pytest, matplotlib, b4.
 
 They come from PyPI into a virtual environment below build/, once; pip's own configuration says how
 to get there.

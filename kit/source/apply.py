@@ -9,11 +9,11 @@ from pathlib import Path
 from kit.errors import KitError
 from kit.lock import Lock
 from kit.paths import BUILD, shown
-from kit.process import Progress, say
+from kit.process import Environment, Progress, say
 from kit.source.git import git, remove, sparse_worktree, try_git
 from kit.source.patches import files_of, patch_files, patch_subject, strays
 from kit.source.pinned import PINNED, PREIMAGES, as_pinned, base_file, pinned, tag_of, version_of
-from kit.topics import order, parts, parts_of
+from kit.topics import order, parts
 
 
 def stopped_at(folder: Path) -> int:
@@ -35,10 +35,12 @@ AM = (
 )
 
 
-def am(folder: Path, paths: Sequence[Path], merge: str = '--3way') -> tuple[Path, str, str] | None:
+def am(
+    folder: Path, paths: Sequence[Path], *more: str, env: Environment | None = None
+) -> tuple[Path, str, str] | None:
     """git am of patches in a worktree, all in one go: each start reads and writes the index of
     90,000 files. None, or (the patch that does not apply, ' (its file)', what git said)."""
-    done = try_git(*AM, merge, *paths, cwd=folder)
+    done = try_git(*AM, *(more or ['--3way']), *paths, cwd=folder, env=env)
     if not done.returncode:
         return None
     text = done.stdout + done.stderr
@@ -74,36 +76,37 @@ def preimages() -> None:
             remove(folder)
 
 
-def apply(folder: Path, names: Sequence[str] | None = None) -> dict[str, str]:
-    """Apply series/, or only some topics and postings of it, in a worktree of its own; {part:
-    commit}."""
+def put(folder: Path, topic: str) -> str:
+    """The commit that a topic's or posting's patches give in the worktree as it is."""
+    if failed := am(folder, patch_files(topic)):
+        path, where, text = failed
+        note = ''
+        version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
+        if 'No space left' in text:
+            raise KitError('no space left on the disk; linux/ is as it was')
+        if version != wanted:
+            note = f'; the base is {version}, the series is written on {wanted}'
+        if 'lacks necessary blobs' in text:
+            note += f', whose files git lacks to merge: LINUX= a git tree with {tag_of(wanted)}'
+        raise KitError(
+            f'{path.name} ("{patch_subject(path)}") of topic {topic} does not '
+            f'apply{where}{note}; linux/ is as it was'
+        )
+    return git('rev-parse', 'HEAD', cwd=folder).strip()
+
+
+def apply(folder: Path) -> dict[str, str]:
+    """Apply series/ in a worktree of its own; {part: commit}."""
     for topic in order():
         if found := strays(topic):
             raise KitError(f'{shown(found[0])} is beside the postings of {topic}: make export')
-    asked = names or order()
-    names = [part for name in asked for part in ([name] if '/' in name else parts_of(name))]
-    patches = [path for topic in names for path in patch_files(topic)]
+    patches = [path for topic in order() for path in patch_files(topic)]
     preimages()
     sparse_worktree(folder, files_of(patches) or {'Makefile'})
-    progress, tips = Progress(f'apply series/{names[0] if len(names) == 1 else ""}'), {}
-    for topic in names:
+    progress, tips = Progress('apply series/'), {}
+    for topic in parts():
         progress.tick(topic)
-        paths = patch_files(topic)
-        if failed := am(folder, paths):
-            path, where, text = failed
-            note = ''
-            version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
-            if 'No space left' in text:
-                raise KitError('no space left on the disk; linux/ is as it was')
-            if version != wanted:
-                note = f'; the base is {version}, the series is written on {wanted}'
-            if 'lacks necessary blobs' in text:
-                note += f', whose files git lacks to merge: LINUX= a git tree with {tag_of(wanted)}'
-            raise KitError(
-                f'{path.name} ("{patch_subject(path)}") of topic {topic} does not '
-                f'apply{where}{note}; linux/ is as it was'
-            )
-        tips[topic] = git('rev-parse', 'HEAD', cwd=folder).strip()
+        tips[topic] = put(folder, topic)
     progress.done(f'({len(patches)} patches)')
     return tips
 

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Recipients, b4, and what the check `mail` finds in mails that arrive."""
+
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from kit.check import mailed
+from kit.errors import KitError
+from kit.mail import mail
+
+SAID = """"A Name (Firm)" <one@example.com> (maintainer:TOY)
+A Reader <two@example.com> (reviewer:TOY)
+list@example.com (open list:TOY)
+"""
+MAIL = """From: A Sender <sender@example.com>
+To: one@example.com
+Cc: linux-kernel@vger.kernel.org
+Subject: [PATCH {number}/2] {subject}
+Message-ID: <{number}@example.com>
+{thread}Content-Type: text/plain; charset="utf-8"
+
+{text}
+"""
+THREAD = 'In-Reply-To: <0@example.com>\nReferences: <0@example.com>\n'
+BASE = f'base-commit: {"1" * 40}'
+SIGNED = 'Why.\n\nSigned-off-by: A Sender <sender@example.com>\n---\n a.c | 1 +\n'
+
+
+def arrived(*mails):
+    people = ['one@example.com', 'linux-kernel@vger.kernel.org']
+    return [(people, text.encode()) for text in mails]
+
+
+def good():
+    return [
+        MAIL.format(number=0, subject='All', thread='', text=f'The letter.\n\n{BASE}'),
+        MAIL.format(number=1, subject='a', thread=THREAD, text=SIGNED),
+        MAIL.format(number=2, subject='b', thread=THREAD, text=SIGNED),
+    ]
+
+
+class Recipients(unittest.TestCase):
+    def test_roles_and_each_address_once(self):
+        with mock.patch.object(mail, 'output', lambda *_, **__: SAID):
+            found = mail.recipients([Path('x')], ['A Name <ONE@example.com>', 'B <b@example.com>'])
+        self.assertEqual(
+            sorted(found),
+            [
+                'Cc: A Reader <two@example.com>',
+                'Cc: B <b@example.com>',
+                'Cc: list@example.com',
+                'To: A Name (Firm) <one@example.com>',
+            ],
+        )
+
+
+class Program(unittest.TestCase):
+    def test_without_a_network(self):
+        def nothing(name):
+            raise KitError('no network')
+
+        with mock.patch.object(mail, 'tool', nothing):
+            with mock.patch.object(mail.shutil, 'which', lambda name: f'/bin/{name}'):
+                self.assertEqual(mail.program(), Path('/bin/b4'))
+            with mock.patch.object(mail.shutil, 'which', lambda name: None):
+                self.assertRaisesRegex(KitError, 'no network', mail.program)
+
+
+class Arrived(unittest.TestCase):
+    def faults(self, mails):
+        with mock.patch.multiple(
+            mailed,
+            is_single=lambda part: False,
+            has_letter=lambda part: True,
+            cover=mock.Mock(read=lambda part: ('All', 'The letter.')),
+        ):
+            return ' '.join(mailed.faults_of('x', arrived(*mails)))
+
+    def test_a_whole_posting(self):
+        self.assertEqual(self.faults(good()), '')
+
+    def test_what_is_wrong(self):
+        for number, old, new, said in (
+            (0, 'The letter.', 'Another.', 'the text of the cover letter'),
+            (0, BASE, '', 'no base-commit'),
+            (1, THREAD, '', 'not in the thread'),
+            (1, 'Signed-off-by', 'Seen-by', 'not signed off'),
+            (1, 'From: A Sender', 'From: Another', 'from Another'),
+            (2, '2/2', '1/2', 'not 0 to 2 arrived'),
+            (2, '<2@', '<1@', 'the same name'),
+            (2, 'one@example.com', 'other@example.com', 'went to'),
+        ):
+            with self.subTest(said):
+                mails = good()
+                mails[number] = mails[number].replace(old, new, 1)
+                self.assertIn(said, self.faults(mails))
+        self.assertIn('not 0 to 1 arrived', self.faults(good()[:2]))
+        self.assertIn('a mail is missing', self.faults([]))
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -169,6 +169,18 @@ class Layout(unittest.TestCase):
         with self.assertRaisesRegex(KitError, 'no .*posting.* has the name 03-three'):
             topics.posting('folders/03-three')
 
+    def test_a_posting_that_says_neither_ready_nor_what_it_waits_for(self):
+        def faults():
+            model.topic.cache_clear()
+            return [fault for fault in cover.all_faults() if ': state: ' in fault]
+
+        self.assertEqual([], faults())
+        for state in 'RFC; no figures', 'not to be sent: waits for a user':
+            (self.series / 'folders/topic.toml').write_text(TOPIC.replace('ready', state))
+            self.assertEqual([], faults())
+        (self.series / 'folders/topic.toml').write_text(TOPIC.replace('ready', 'soon'))
+        self.assertEqual(1, len(faults()))
+
     def test_patches_beside_the_postings(self):
         (self.series / 'folders/0001-e.patch').write_text('')
         self.assertEqual(['0001-e.patch'], [path.name for path in patches.strays('folders')])

@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The tables of pages, between their marks."""
 
+import copy
+import tempfile
 import unittest
+from pathlib import Path
 from unittest import mock
 
-from kit.bench import pages
+from kit import topics
+from kit.bench import front, measure, pages
+from kit.check import files
+from kit.check.common import Failed
+from kit.errors import KitError
+from kit.paths import TOP
 
 
 class Pages(unittest.TestCase):
@@ -37,3 +45,59 @@ class Pages(unittest.TestCase):
 
     def test_a_page_without_marks(self):
         self.assertEqual(self.filled('text\n'), 'text\n')
+
+
+class FrontPage(unittest.TestCase):
+    """What README.md says of this repository's topics and postings."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.page = Path(folder.name, 'README.md')
+        patch = mock.patch.object(pages, 'pages', lambda: [self.page])
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def fails(self, text):
+        self.page.write_text(text)
+        with self.assertRaisesRegex(Failed, 'README.md: a table is not the recorded one'):
+            files.tables()
+
+    def test_check_fails_when_it_is_not_what_the_records_say(self):
+        text = (TOP / 'README.md').read_text()
+        self.page.write_text(text)
+        files.tables()
+        rows = front.markdown().split('\n')[2:]
+        posting = next(row for row in rows if row.startswith('| · '))
+        self.fails(text.replace(posting, posting.replace(' |', ' today |')))  # another state
+        self.fails(text.replace(f'{posting}\n', ''))
+        topic = next(row for row in rows if ' → ' in row)
+        self.fails(text.replace(topic, topic.replace(' → ', ' → 0', 1)))  # another figure
+
+    def test_check_fails_when_a_record_has_changed(self):
+        text, load = (TOP / 'README.md').read_text(), measure.load
+        for topic in topics.measured():
+            data = copy.deepcopy(measure.load(topic))
+            if not data or not topics.front(topic).worst:
+                continue
+            for row in data['rows']:  # the record of another run
+                row['patched'] *= 2
+            with (
+                self.subTest(topic),
+                mock.patch.object(
+                    measure,
+                    'load',
+                    lambda name, topic=topic, data=data: data if name == topic else load(name),
+                ),
+            ):
+                self.fails(text)
+
+    def test_a_better_row_is_not_said_to_be_the_worst(self):
+        for topic in topics.measured():
+            data = copy.deepcopy(measure.load(topic))
+            if data and topics.front(topic).worst:
+                _, worst = front.said(topic, topics.front(topic).worst, data['rows'])
+                other = next(row for row in data['rows'] if row != worst)
+                other |= {'base': 1, 'patched': 1e9, 'ratio': 1e-9}
+                with self.assertRaisesRegex(KitError, 'the row that got worst is'):
+                    front.worst(topic, topics.front(topic), data['rows'])

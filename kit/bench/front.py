@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The front page's table: a row for each topic. Figures come from bench.json, the worst one too.
+"""The front page's table: a row for each topic, and one for each of its postings. Figures come from
+bench.json, the worst one too; what is said of a posting from its [[posting]] and its letter.
 
 [front] of a topic.toml:
     problem    what is slow or wrong today
     rows       [{text, FIELD = value ...}]: `text` with {base} and {patched} of the one row of the
                record that has these fields
     worst      the same for the row that got worst: an error if that is another one
-    state      is it ready to be mailed, or what does it wait for?
+    state      is it ready to be mailed, or what does it wait for? Each posting says so itself, too
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from kit import topics
 from kit.bench import measure, table
 from kit.bench.measure import Row
 from kit.errors import KitError
+from kit.mail import cover
 from kit.model import Front, FrontRow
 from kit.paths import SERIES, shown
 from kit.source.patches import patch_files
@@ -70,6 +72,18 @@ def line(topic: str) -> list[str]:
     return [name, front.problem, figures, worst(topic, front, rows), front.state]
 
 
+def posting(part: str) -> list[str]:
+    """The posting's cells."""
+    said, patches = topics.posting(part), patch_files(part)
+    subject = cover.subject(part)
+    count = f'{len(patches)} patches' if len(patches) > 1 else 'one patch'
+    name = f'· [{part.partition("/")[2]}](series/{part}), {count}'
+    return [name, subject, '', '', said.state if said else '']
+
+
 def markdown() -> str:
-    lines = [HEAD, ['---'] * len(HEAD), *map(line, topics.order())]
+    lines = [HEAD, ['---'] * len(HEAD)]
+    for topic in topics.order():
+        lines.append(line(topic))
+        lines += [posting(part) for part in topics.parts_of(topic) if '/' in part]
     return '\n'.join('| ' + ' | '.join(cells) + ' |' for cells in lines)

@@ -10,10 +10,12 @@ from kit.bench import measure, table
 from kit.errors import KitError
 from kit.paths import SERIES, shown
 from kit.process import say
-from kit.source.patches import patch_files
+from kit.source.patches import patch_files, patch_subject
 
 # what a maintainer reads in a minute
 LINES, COLUMNS, WORDS, ROWS = 60, 75, 450, 6
+# what the front page says of a posting
+STATES = '(ready|RFC)\\b|(not to be sent: )?waits for '
 VERBS = 'bench|check|deps|differ|export|mail|run|shell|soak|tables|test|tree'
 # in each cover letter: (regular expression, what it stands for)
 WANTED = (
@@ -42,6 +44,14 @@ def read(part: str) -> tuple[str, str] | None:
     if '\n@TABLE@\n' in text:
         text = text.replace('@TABLE@', results(topics.topic_of(part)))
     return title[2:].strip(), text.strip()
+
+
+def subject(part: str) -> str:
+    """What the posting's first mail is about."""
+    path = path_of(part)
+    if path.is_file():
+        return path.read_text().partition('\n')[0].removeprefix('# ')
+    return patch_subject(patch_files(part)[0])
 
 
 def results(topic: str) -> str:
@@ -110,8 +120,9 @@ def all_faults() -> list[str]:
         if '/' not in part and not topics.is_single(part):
             continue
         files = patch_files(part)
-        if '/' in part:
-            topics.posting(part)
+        if said := topics.posting(part):
+            if not re.match(STATES, said.state):
+                found.append(f'series/{part}: state: neither ready nor RFC nor what it waits for')
             if len(files) > 15:
                 found.append(f'series/{part}: {len(files)} patches, 15 are the most')
             letter = path_of(part)

@@ -64,7 +64,7 @@ noinline void count_flush(void)
 	for (int i = 0; i < 2; i++) {
 		while (domain.rcaches[i].depot) {
 #ifdef FREE_ONE
-			iova_rcache_free(&domain.rcaches[i], NULL, 1);
+			iova_rcache_free(&domain.rcaches[i], -1, 1);
 #else
 			struct iova_magazine *mag = iova_depot_pop(&domain.rcaches[i]);
 

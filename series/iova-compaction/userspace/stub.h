@@ -289,6 +289,8 @@ typedef struct {
 } atomic_t;
 #define atomic_inc(a) ((a)->v++)
 #define atomic_dec(a) ((a)->v--)
+#define atomic_add(n, a) ((a)->v += (n))
+#define atomic_sub(n, a) ((a)->v -= (n))
 #define atomic_set(a, n) ((a)->v = (n))
 #define atomic_read(a) ((a)->v)
 typedef struct {

@@ -181,6 +181,17 @@ class Layout(unittest.TestCase):
         (self.series / 'folders/topic.toml').write_text(TOPIC.replace('ready', 'soon'))
         self.assertEqual(1, len(faults()))
 
+    def test_a_posting_that_waits_for_nothing_known(self):
+        def faults(waits):
+            text = TOPIC.replace('state = "ready"', f'waits = ["{waits}"]\nstate = "ready"')
+            (self.series / 'folders/topic.toml').write_text(text)
+            model.topic.cache_clear()
+            return [fault for fault in cover.all_faults() if ': waits: ' in fault]
+
+        self.assertEqual([], faults('flat'))
+        for waits in 'folders', 'no: such patch':
+            self.assertEqual(1, len(faults(waits)))
+
     def test_patches_beside_the_postings(self):
         (self.series / 'folders/0001-e.patch').write_text('')
         self.assertEqual(['0001-e.patch'], [path.name for path in patches.strays('folders')])

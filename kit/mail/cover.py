@@ -16,7 +16,7 @@ from kit.source.patches import patch_files, patch_subject
 LINES, COLUMNS, WORDS, ROWS = 60, 75, 450, 6
 # what the front page says of a posting
 STATES = '(ready|RFC)\\b|(not to be sent: )?waits for '
-VERBS = 'bench|check|deps|differ|export|mail|run|shell|soak|tables|test|tree'
+VERBS = 'bench|check|deps|differ|export|mail|mutants|run|shell|soak|tables|test|tree'
 # in each cover letter: (regular expression, what it stands for)
 WANTED = (
     (r'^Costs: ', 'costs (`Costs: ...`)'),
@@ -113,9 +113,28 @@ def message_faults(text: str) -> list[str]:
     return found
 
 
+def unknown_waits() -> list[str]:
+    """What a posting waits for is a topic, or the subject of a patch of another topic."""
+    subjects = {
+        name: {patch_subject(path) for path in patch_files(name)} for name in topics.order()
+    }
+
+    def known(topic: str, what: str) -> bool:
+        return any(what in (name, *subjects[name]) for name in subjects if name != topic)
+
+    return [
+        f'series/{topic.name}/topic.toml: {each.name}: waits: no other topic, and no patch of one, '
+        f'is called "{what}"'
+        for topic in topics.all_of_them()
+        for each in topic.posting
+        for what in each.waits
+        if not known(topic.name, what)
+    ]
+
+
 def all_faults() -> list[str]:
     """[file: fault] of all postings; fixes, mailed one by one, have messages only."""
-    found = []
+    found = unknown_waits()
     for part in topics.parts():
         if '/' not in part and not topics.is_single(part):
             continue

@@ -234,10 +234,11 @@ class Mailer:
         """The branch, and in its settings what b4 knows of it: letter, version, prerequisites."""
         below = self.commit(posting)
 
-        def setting(name: str, *value: str) -> str:
-            return try_git('config', f'branch.{posting.branch}.{name}', *value).stdout
+        def setting(name: str, value: str) -> None:
+            git('config', f'branch.{posting.branch}.{name}', value)
 
-        tracking = json.loads(setting('b4-tracking') or '{"series": {}}')
+        known = try_git('config', f'branch.{posting.branch}.b4-tracking').stdout
+        tracking = json.loads(known or '{"series": {}}')
         series, slug = tracking['series'], posting.name.replace('/', '-')
         today = datetime.date.today().strftime('%Y%m%d')
         series.setdefault('change-id', f'{today}-{slug}-{secrets.token_hex(6)}')

@@ -181,7 +181,7 @@ class Boot:
     tests: tuple[Test, ...]
     full: bool = False
     alone: bool = False
-    on_base: bool = False  # boot the base's kernel, where the tests must fail
+    on_base: bool = False  # boot the base kernel, on which the tests must fail
 
     @property
     def arch(self) -> str:

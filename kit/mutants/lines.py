@@ -10,7 +10,7 @@ from kit.check.common import arch_of
 from kit.source.git import git
 from kit.topics import parts, parts_of
 
-# a whole statement on a line of its own: deleted it may still compile
+# a statement that is one whole line; the code may still compile without it
 STATEMENT = re.compile(r'\t+(?!return\b|break;|case\b|goto\b|\w+:)[\w*(>.-].*;$')
 DELETED = 'deleted'
 # (what it is, what is looked for, what takes its place)

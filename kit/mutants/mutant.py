@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """series/TOPIC/mutants/NAME.diff: one mistake, a diff against the whole series with one line of
-context. What stands before it is like a mail's header:
+context. Before the diff come lines like those of a mail's header:
 
     Breaks: what the mistake breaks, in one sentence
     Test: the test that has to fail, as a topic.toml names it

@@ -115,7 +115,7 @@ def run_soak(arch: str, tell: Tell | None = None) -> tuple[Counts, int]:
 
 def programs(boot: Boot, trees: Trees = OURS) -> list[Path]:
     """Builds the programs of its tests, modules apart; selftests come from the patched tree, also
-    for a guest with the base's kernel."""
+    for a guest that runs the base kernel."""
     names = sorted({test.program for test in boot.tests if test.program})
     files = selftest.build(boot.machine, trees.patched, names).values()
     return [*files, selftest.keep_vm(boot.machine)]

@@ -117,7 +117,10 @@ OPTIONS = {
     'stable-git': Option('URL', 'a stable git tree to fetch the base from'),
     'stay': a_flag('with --keep: leave another commit of series/ checked out', variable=False),
     'test': Option('REGEX', 'only tests with such a name', pattern),
-    'topic': Option('TOPIC', 'a folder of series/; of mail several, or postings TOPIC/NN-POSTING'),
+    'topic': Option(
+        'TOPIC',
+        'a folder of series/, or for mail and bench a posting TOPIC/NN-POSTING; of mail several',
+    ),
     'tree': Option('TREE', 'patched or base'),
 }
 
@@ -230,7 +233,7 @@ VERBS = {
     ),
     'bench': Verb(
         'bench.bench.main',
-        'measure a topic: its bench.json, picture and tables',
+        'measure a topic or a posting alone: its bench.json, picture and tables',
         'topic part runs rounds full',
         'stable-git',
         'series',

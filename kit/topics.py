@@ -152,8 +152,9 @@ def measured() -> list[str]:
 
 
 @functools.cache
-def benchmark(topic: str) -> Any:
-    """series/TOPIC/measure.py, imported."""
+def benchmark(name: str) -> Any:
+    """series/TOPIC/measure.py, imported; name: the topic, or one of its postings."""
+    topic = topic_of(name)
     if topic not in measured():
         raise KitError(f'no benchmark for topic {topic} (known: {" ".join(measured())})')
     path = SERIES / topic / 'measure.py'

@@ -87,6 +87,25 @@ class Records(unittest.TestCase):
         data['code'] = {**data['code'], topic: 'another'}
         self.assertRegex(provenance.mark(data), f'^Stale: .*, with other code of {topic}.')
 
+    def test_each_part_of_a_record_has_its_own_code(self):
+        topic, command = topics.measured()[0], 'make bench PART=x'
+        now = provenance.of(topic)
+        old = {**now, 'code': {**now['code'], topic: 'another'}}
+        rows = [{'metric': 'a'}, {'metric': 'b', 'command': command}]
+        self.assertRegex(
+            provenance.mark({'topic': topic, **now, 'rows': rows, 'parts': {command: old}}),
+            f'^Stale: rows of `{command}`, measured on [0-9-]*, with other code of {topic}.$',
+        )
+        new = {'topic': topic, **old, 'rows': rows, 'parts': {command: now}}
+        self.assertRegex(provenance.mark(new), '^Stale: measured on')
+        # all of it was measured part by part
+        self.assertEqual('', provenance.mark({**new, 'rows': rows[1:]}))
+
+    def test_a_posting_is_measured_on_what_it_needs(self):
+        for part in topics.parts():
+            if '/' in part:
+                self.assertEqual([*topics.below(part), part], [*provenance.below(part)])
+
 
 class Letters(unittest.TestCase):
     def test_a_letter_in_the_form(self):

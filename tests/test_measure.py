@@ -68,6 +68,7 @@ class Tables(unittest.TestCase):
         with (
             mock.patch('kit.topics.benchmark', lambda _: topic),
             mock.patch('kit.bench.measure.load', lambda _: record),
+            mock.patch('kit.bench.provenance.measured', lambda _: {'code': {}}),
         ):
             data = bench.with_part('x', 'locks', measure.Bench(), {}, command)
             self.assertEqual(
@@ -75,6 +76,7 @@ class Tables(unittest.TestCase):
                 [('lock', 4), ('time', 2), ('lock', 5)],
             )
             self.assertEqual(measure.commands(data), '`make bench`; `make bench PART=locks`')
+            self.assertEqual(list(data['parts']), [command])
             with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(KitError):
                 bench.with_part('x', 'time', measure.Bench(), {}, '')
 

@@ -21,7 +21,7 @@ class Pages(unittest.TestCase):
             pages,
             front=mock.Mock(markdown=lambda: 'FRONT'),
             record=mock.Mock(tables=lambda: 'SOAKS'),
-            topics=mock.Mock(measured=lambda: ['one']),
+            topics=mock.Mock(measured=lambda: ['one'], topic_of=lambda name: name),
             measure=mock.Mock(load=lambda topic: {'topic': topic}),
             table=mock.Mock(markdown=lambda data: f'TABLE {data["topic"]}'),
         ):

@@ -456,6 +456,36 @@ class Verbs(unittest.TestCase):
         self.assertEqual((self.top / 'BASE').read_bytes(), base)
         self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'two')
 
+    def alone(self, topic):
+        """The folders of the base and the patched source that the topic is measured with."""
+        program = (
+            f'from kit.build import alone; found = alone.trees({topic!r}); '
+            'print(found.base.linux, found.patched.linux, sep="\\n")'
+        )
+        done = self.call(sys.executable, '-c', program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return map(Path, done.stdout.splitlines()[-2:])
+
+    def test_a_topic_is_measured_alone(self):
+        self.two_topics()
+        self.good('tree')
+        before = self.state()
+        base, patched = self.alone('one')
+        self.assertEqual(base, self.top / 'build/base/linux')
+        self.assertNotEqual((patched / 'kernel/a.c').read_text(), CODE)
+        self.assertFalse((patched / 'kernel/new.c').exists())
+        base, patched = self.alone('two')
+        self.assertEqual((patched / 'kernel/a.c').read_text(), CODE)
+        self.assertTrue((patched / 'kernel/new.c').exists())
+        # on a topic that it needs
+        (self.top / 'series/two/topic.toml').write_text('after = ["one"]\n')
+        base, patched = self.alone('two')
+        for folder in base, patched:
+            self.assertNotEqual((folder / 'kernel/a.c').read_text(), CODE)
+        self.assertFalse((base / 'kernel/new.c').exists())
+        self.assertTrue((patched / 'kernel/new.c').exists())
+        self.assertEqual(self.state(), before)
+
     def test_same_commits_anywhere(self):
         self.two_topics()
         tips = []

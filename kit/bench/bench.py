@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make bench: a topic measured, written to series/TOPIC/bench.json with its picture and tables."""
+"""make bench: a topic or one of its postings measured alone, on what it is mailed on; written to
+bench.json in its folder, with its picture and tables."""
 
 from typing import Any
 
 from kit import topics
-from kit.bench import measure, pages, plot, table
+from kit.bench import measure, pages, plot, provenance, table
 from kit.bench.measure import Bench, Record, Row
+from kit.build import alone
 from kit.errors import KitError, fail
 from kit.paths import BUILD
 
@@ -22,30 +24,33 @@ def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], comman
     known = getattr(topics.benchmark(topic), 'PARTS', {})
     if part not in known:
         raise KitError(f'PART={part}: {topic} has {" ".join(known) or "no parts"}')
-    data = measure.load(topic) or fail(
-        f'no record of {topic} that {part} is a part of: make bench TOPIC={topic}'
-    )
-    rows, _ = known[part](bench, **given)
+    rows, accelerator = known[part](bench, **given)
+    data = measure.load(topic) or measure.record(topic, command, [], accelerator)
     anew = [about(row) for row in rows]
     data['rows'] = [
         row for row in data['rows'] if row.get('command') != command and about(row) not in anew
     ]
     data['rows'] += [{**row, 'command': command} for row in rows]
+    used = {row.get('command') for row in data['rows']}
+    parts = {**data.get('parts', {}), command: provenance.measured(topic)}
+    data['parts'] = {name: said for name, said in parts.items() if name in used}
     return data
 
 
 def main(topic: str = '', part: str = '', full: bool = False, **given: Any) -> None:
     """given: the number of runs or rounds."""
     topic = topic or next(iter(topics.measured()), '') or fail('no topic has a measure.py')
-    journal = measure.Journal(BUILD / 'bench' / f'{topic}.jsonl')
-    bench = Bench(journal=journal)
+    benchmark = topics.benchmark(topic)
+    topics.posting(topic)  # an error if there is none of the name
+    journal = measure.Journal(BUILD / 'bench' / f'{topic.replace("/", "-")}.jsonl')
+    bench = Bench(alone.trees(topic), journal)
     said = {'part': part, **given, 'full': int(full)}
     words = [f'{name.upper()}={value}' for name, value in said.items() if value]
     command = ' '.join(['make bench', f'TOPIC={topic}', *words])
     if part:
         data = with_part(topic, part, bench, given, command)
     else:
-        data = measure.record(topic, command, *topics.benchmark(topic).measure(bench, **given))
+        data = measure.record(topic, command, *benchmark.measure(bench, **given))
     measure.save(data, measure.path_of(topic))
     journal.end()
     pages.write()

@@ -2,10 +2,12 @@
 """Measures topics: base and patched booted in turn, the same program in both.
 
 A record is {topic, base, accelerator, command, date, code, config, tools, rows}: see
-kit/bench/provenance.py. A row is what row() gives: `metric`, `unit`, `better` (lower or higher),
-`base`, `patched`, `ratio` (how many times better patched is; None: infinitely, as nothing is left),
-`runs`, and `min` and `max`: the smallest and the largest of this ratio and of those of one boot of
-each kernel. A row of a part that was measured by itself has the `command` that did so.
+kit/bench/provenance.py; `topic` may be a posting, TOPIC/NN-POSTING. `parts` is {command: {date,
+code}} of the parts that were measured by themselves. A row is what row() gives: `metric`, `unit`,
+`better` (lower or higher), `base`, `patched`, `ratio` (how many times better patched is; None:
+infinitely, as nothing is left), `runs`, and `min` and `max`: the smallest and the largest of this
+ratio and of those of one boot of each kernel. A row of a part that was measured by itself has the
+`command` that did so.
 
 A topic's measure.py defines:
     measure(bench, runs, rounds)    ([rows], accelerator); bench: a Bench
@@ -264,6 +266,7 @@ def commands(data: Record) -> str:
 
 
 def path_of(topic: str) -> Path:
+    """topic: or a posting, TOPIC/NN-POSTING."""
     return SERIES / topic / 'bench.json'
 
 

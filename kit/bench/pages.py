@@ -12,10 +12,11 @@ from kit.soak import record
 
 
 def filled(page: str) -> str:
-    """A page's text with the table of each topic, and of the soaks, between its marks."""
+    """A page's text with the tables of topics, postings and soaks between their marks."""
 
     def fill(found: re.Match[str]) -> str:
-        data = measure.load(found[2]) if found[2] in topics.measured() else None
+        known = topics.topic_of(found[2]) in topics.measured()
+        data = measure.load(found[2]) if known else None
         text = table.markdown(data) if data else f'Not measured yet: `make bench TOPIC={found[2]}`'
         return f'{found[1]}\n{text}\n{found[3]}'
 

@@ -71,28 +71,35 @@ def tools() -> dict[str, str]:
     return found
 
 
-def below(topic: str) -> dict[str, str]:
-    """{topic: its code} of the topics that were applied, this one and those that it needs first."""
-    return {name: code_of(name) for name in (*topics.after(topic), topic)}
+def below(name: str) -> dict[str, str]:
+    """{topic or posting: its code} of what was applied: what it is mailed on, and itself."""
+    applied = topics.below(name) if '/' in name else topics.after(name)
+    return {each: code_of(each) for each in (*applied, name)}
+
+
+def measured(topic: str) -> dict[str, object]:
+    """For a part of a record."""
+    return {'date': datetime.datetime.now(datetime.UTC).date().isoformat(), 'code': below(topic)}
 
 
 def of(topic: str) -> dict[str, object]:
     """For a record."""
-    return {
-        'date': datetime.datetime.now(datetime.UTC).date().isoformat(),
-        'code': below(topic),
-        'config': config(),
-        'tools': tools(),
-    }
+    return {**measured(topic), 'config': config(), 'tools': tools()}
 
 
 def mark(data: dict[str, Any]) -> str:
-    """A line below the table, or nothing while the code is the one measured."""
-    if 'code' not in data:
-        return ''
-    now = below(data['topic'])
-    then = data['code']
-    changed = sorted(name for name in {*now, *then} if now.get(name) != then.get(name))
-    if not changed:
-        return ''
-    return f'Stale: measured on {data["date"]}, with other code of {", ".join(changed)}.'
+    """Words below the table for what was measured with other code than today's, or nothing."""
+    now, parts = below(data['topic']), data.get('parts', {})
+    commands = {row.get('command') for row in data.get('rows', [])} or {None}
+    found = []
+    for command in sorted(commands, key=str):
+        measured = parts.get(command, data)
+        then = measured.get('code', now)
+        changed = sorted(name for name in {*now, *then} if now.get(name) != then.get(name))
+        if changed:
+            rows = f'rows of `{command}`, ' if command else ''
+            found.append(
+                f'Stale: {rows}measured on {measured["date"]}, with other code of '
+                f'{", ".join(changed)}.'
+            )
+    return ' '.join(found)

@@ -139,16 +139,17 @@ def tables() -> None:
     them."""
     faults = [f'{page}: a table is not the recorded one: make tables' for page in pages.stale()]
     for topic in topics.measured():
-        page, data = TOP / 'series' / topic / 'README.md', measure.load(topic)
+        page = TOP / 'series' / topic / 'README.md'
         if not page.exists() or f'<!-- bench {topic} -->' not in page.read_text():
             faults.append(f'series/{topic}/README.md does not show the record')
-        if data:
-            faults += [f'{topic}, cover letter: {fault}' for fault in table.cover_faults(data)]
-            faults += [
-                f'{topic}: {row["metric"]}: ratio {row["ratio"]} is not within its range'
-                for row in data['rows']
-                if table.outside(row)
-            ]
+        for name in dict.fromkeys((topic, *topics.parts_of(topic))):
+            if data := measure.load(name):
+                faults += [f'{name}, cover letter: {fault}' for fault in table.cover_faults(data)]
+                faults += [
+                    f'{name}: {row["metric"]}: ratio {row["ratio"]} is not within its range'
+                    for row in data['rows']
+                    if table.outside(row)
+                ]
     if faults:
         raise Failed('\n'.join(faults))
 

@@ -42,7 +42,7 @@ def read(part: str) -> tuple[str, str] | None:
     if not title.startswith('# ') or not text.strip():
         raise KitError(f'{shown(path)}: the first line must be `# subject`, then the text')
     if '\n@TABLE@\n' in text:
-        text = text.replace('@TABLE@', results(topics.topic_of(part)))
+        text = text.replace('@TABLE@', results(part))
     return title[2:].strip(), text.strip()
 
 
@@ -54,13 +54,13 @@ def subject(part: str) -> str:
     return patch_subject(patch_files(part)[0])
 
 
-def results(topic: str) -> str:
-    """The table of a cover letter."""
-    data = measure.load(topic)
+def results(part: str) -> str:
+    """The table of a cover letter: the posting's own, or else its topic's."""
+    data = measure.load(part) or measure.load(topics.topic_of(part))
     if data:
         return table.text(data, cover=True)
-    say(f'mail: note: there is no series/{topic}/bench.json, the cover letter has no table')
-    return f'(not measured yet: make bench TOPIC={topic})'
+    say(f'mail: note: there is no series/{part}/bench.json, the cover letter has no table')
+    return f'(not measured yet: make bench TOPIC={part})'
 
 
 def is_table(line: str) -> bool:

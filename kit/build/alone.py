@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The two kernels that a topic or a posting is measured with: the base with what it is mailed on,
+and that with its patches. Nothing else of series/ is in either of them."""
+
+from collections.abc import Sequence
+
+from kit import topics
+from kit.build.trees import BASE, PATCHED, Tree, Trees
+from kit.lock import Lock
+from kit.paths import BUILD
+from kit.source.apply import put
+from kit.source.git import git, remove, sparse_worktree, whole_worktree
+from kit.source.patches import files_of, patch_files
+
+ROOT = BUILD / 'alone'
+
+
+def split(name: str) -> tuple[list[str], list[str]]:
+    """(the parts below, its own parts) of a topic or a posting, in the order they apply."""
+    own = [name] if '/' in name else topics.parts_of(name)
+    return [part for part in topics.below(own[0]) if part not in own], own
+
+
+def commits(*groups: Sequence[str]) -> list[str]:
+    """The commit that each of these groups of parts ends with, applied one after the other."""
+    folder = ROOT / 'apply' / 'linux'
+    files = [path for group in groups for part in group for path in patch_files(part)]
+    sparse_worktree(folder, files_of(files) or {'Makefile'})
+    try:
+        found = []
+        for group in groups:
+            for part in group:
+                put(folder, part)
+            found.append(git('rev-parse', 'HEAD', cwd=folder).strip())
+        return found
+    finally:
+        remove(folder)
+
+
+def trees(name: str) -> Trees:
+    """The kernels of a topic or a posting. Their folders are those of the one measured before, so
+    that make compiles only what differs."""
+    below, own = split(name)
+    base = Tree('base', ROOT / 'base', begins_as=PATCHED) if below else BASE
+    patched = Tree('patched', ROOT / 'patched', begins_as=PATCHED)
+    with Lock(ROOT):
+        at = commits(below, own)
+        for tree, commit in zip((base, patched), at):
+            if tree != BASE:
+                whole_worktree(f'{tree}, of {name} alone', tree.linux, commit)
+    return Trees(base, patched, PATCHED)

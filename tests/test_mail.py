@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Recipients, b4, and what the check `mail` finds in mails that arrive."""
 
+import shutil
+import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -8,6 +10,7 @@ from unittest import mock
 from kit.check import mailed
 from kit.errors import KitError
 from kit.mail import mail
+from kit.source.git import git
 
 SAID = """"A Name (Firm)" <one@example.com> (maintainer:TOY)
 A Reader <two@example.com> (reviewer:TOY)
@@ -97,6 +100,71 @@ class Arrived(unittest.TestCase):
                 self.assertIn(said, self.faults(mails))
         self.assertIn('not 0 to 1 arrived', self.faults(good()[:2]))
         self.assertIn('a mail is missing', self.faults([]))
+
+
+class Applied(unittest.TestCase):
+    """What arrives, applied again, on a kernel of one file and two topics of two patches."""
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix='mailed-'))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.patch(mailed, 'BOX_LINUX', self.folder / 'linux')
+        (self.folder / 'linux').mkdir()
+        self.git('init', '-q')
+        text = ''.join(f'line {number}\n' for number in range(40))
+        self.commit(text, 'base')
+        self.git('tag', 'base')
+        self.made, self.files, below = {}, {}, 'base'
+        for topic, lines in ('one', (3, 13)), ('two', (23, 33)):
+            for line in lines:
+                text = text.replace(f'line {line}\n', f'LINE {line}\n')
+                self.commit(text, f'a: change line {line}\n\nWhy.')
+            folder = self.folder / topic
+            self.git('format-patch', '-q', '-o', folder, f'{below}..HEAD')
+            self.made[topic] = below = self.git('rev-parse', 'HEAD').strip()
+            self.files[topic] = sorted(folder.iterdir())
+
+    def patch(self, *what):
+        patched = mock.patch.object(*what)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def git(self, *words):
+        identity = ['-c', 'user.name=A Sender', '-c', 'user.email=sender@example.com']
+        return git(*identity, *words, cwd=mailed.BOX_LINUX)
+
+    def commit(self, text, message):
+        (mailed.BOX_LINUX / 'a.c').write_text(text)
+        self.git('add', '-A')
+        self.git('commit', '-q', '-m', message)
+
+    def alter(self, number, old, new):
+        path = self.files['one'][number]
+        self.assertIn(old, path.read_text())
+        path.write_text(path.read_text().replace(old, new))
+
+    def test_whole(self):
+        self.assertEqual(mailed.applied(self.made, self.files), [])
+
+    def test_a_changed_byte(self):
+        self.alter(1, '+LINE 13', '+LINE 31')
+        self.assertIn('one: what arrived, applied', mailed.applied(self.made, self.files)[0])
+
+    def test_a_space_at_the_end_of_a_line(self):
+        self.alter(1, '+LINE 13', '+LINE 13 ')
+        self.assertIn('one: what arrived, applied', mailed.applied(self.made, self.files)[0])
+
+    def test_a_line_that_was_wrapped(self):
+        self.alter(1, ' line 12', ' line\n12')
+        self.assertIn('one: git am of what arrived', mailed.applied(self.made, self.files)[0])
+
+    def test_a_patch_that_is_missing(self):
+        self.files['one'].pop()
+        self.assertIn('one: what arrived, applied', mailed.applied(self.made, self.files)[0])
+
+    def test_a_patch_of_another_topic(self):
+        self.files['one'].append(self.files['two'].pop(0))
+        self.assertIn('one: what arrived, applied', mailed.applied(self.made, self.files)[0])
 
 
 if __name__ == '__main__':

@@ -178,6 +178,21 @@ def divided(mails: Sequence[Mail]) -> dict[str, list[list[Mail]]]:
     return found
 
 
+def applied(made: Tips, files: dict[str, list[Path]]) -> list[str]:
+    """What is wrong with the trees that the parts' mails give, one part after the other."""
+    faults: list[str] = []
+    git('checkout', '-q', '--force', '--detach', 'base', cwd=BOX_LINUX)
+    for part, tip in made.items():
+        done = try_git('am', '--quiet', '--3way', *files.get(part, []), cwd=BOX_LINUX)
+        if done.returncode:
+            said = (done.stdout + done.stderr).strip().splitlines()[0]
+            return [*faults, f'{part}: git am of what arrived: {said}']
+        trees = git('rev-parse', 'HEAD^{tree}', f'{tip}^{{tree}}', cwd=BOX_LINUX).split()
+        if trees[0] != trees[1]:
+            faults.append(f'{part}: what arrived, applied, is not the tree of series/')
+    return faults
+
+
 def check(tips: Tips) -> list[str]:
     """The topics' commits; faults, one a line."""
     made = make_box(tips)
@@ -196,18 +211,7 @@ def check(tips: Tips) -> list[str]:
             path = BOX / 'arrived' / f'{part.replace("/", "-")}-{number:04}'
             path.write_bytes(FROM + data)
             files.setdefault(part, []).append(path)
-    if faults:
-        return faults
-    git('checkout', '-q', '--force', '--detach', 'base', cwd=BOX_LINUX)
-    for part, tip in made.items():
-        done = try_git('am', '--quiet', '--3way', *files[part], cwd=BOX_LINUX)
-        if done.returncode:
-            said = (done.stdout + done.stderr).strip().splitlines()[0]
-            return [f'{part}: git am of what arrived: {said}']
-        trees = git('rev-parse', 'HEAD^{tree}', f'{tip}^{{tree}}', cwd=BOX_LINUX).split()
-        if trees[0] != trees[1]:
-            faults.append(f'{part}: what arrived, applied, is not the tree of series/')
-    return faults
+    return faults or applied(made, files)
 
 
 def mail() -> None:

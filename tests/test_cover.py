@@ -81,7 +81,7 @@ class Records(unittest.TestCase):
 
     def test_a_record_of_other_code_is_marked(self):
         topic = topics.measured()[0]
-        data = {'topic': topic, **provenance.of(topic)}
+        data = {'topic': topic, 'command': 'all', **provenance.of(topic)}
         self.assertEqual('', provenance.mark(data))
         self.assertEqual('', provenance.mark({'topic': topic}))
         data['code'] = {**data['code'], topic: 'another'}
@@ -94,10 +94,10 @@ class Records(unittest.TestCase):
         rows = [{'metric': 'a'}, {'metric': 'b', 'command': command}]
         self.assertRegex(
             provenance.mark({'topic': topic, **now, 'rows': rows, 'parts': {command: old}}),
-            f'^Stale: rows of `{command}`, measured on [0-9-]*, with other code of {topic}.$',
+            f'^Stale: measured on [0-9-]*, with other code of {topic}: rows of `{command}`.$',
         )
-        new = {'topic': topic, **old, 'rows': rows, 'parts': {command: now}}
-        self.assertRegex(provenance.mark(new), '^Stale: measured on')
+        new = {'topic': topic, **old, 'command': 'all', 'rows': rows, 'parts': {command: now}}
+        self.assertRegex(provenance.mark(new), f'other code of {topic}: rows of `all`.$')
         # all of it was measured part by part
         self.assertEqual('', provenance.mark({**new, 'rows': rows[1:]}))
 

@@ -261,8 +261,8 @@ def record(topic: str, command: str, rows: Sequence[Row], accelerator: str) -> R
 
 def commands(data: Record) -> str:
     """What made the record, for its note: the whole, and parts measured since."""
-    parts = dict.fromkeys(row['command'] for row in data['rows'] if 'command' in row)
-    return '; '.join(f'`{command}`' for command in (data['command'], *parts))
+    parts = (row['command'] for row in data['rows'] if 'command' in row)
+    return '; '.join(f'`{command}`' for command in dict.fromkeys((data['command'], *parts)))
 
 
 def path_of(topic: str) -> Path:

@@ -90,16 +90,18 @@ def of(topic: str) -> dict[str, object]:
 def mark(data: dict[str, Any]) -> str:
     """Words below the table for what was measured with other code than today's, or nothing."""
     now, parts = below(data['topic']), data.get('parts', {})
-    commands = {row.get('command') for row in data.get('rows', [])} or {None}
-    found = []
-    for command in sorted(commands, key=str):
+    commands = sorted({row.get('command', '') for row in data.get('rows', [])}) or ['']
+    stale: dict[str, list[str]] = {}
+    for command in commands:
         measured = parts.get(command, data)
         then = measured.get('code', now)
         changed = sorted(name for name in {*now, *then} if now.get(name) != then.get(name))
         if changed:
-            rows = f'rows of `{command}`, ' if command else ''
-            found.append(
-                f'Stale: {rows}measured on {measured["date"]}, with other code of '
-                f'{", ".join(changed)}.'
-            )
-    return ' '.join(found)
+            said = f'measured on {measured["date"]}, with other code of {", ".join(changed)}'
+            stale.setdefault(said, []).append(f'`{command or data["command"]}`')
+    return ' '.join(
+        f'Stale: {said}.'
+        if len(found) == len(commands)
+        else f'Stale: {said}: rows of {", ".join(found)}.'
+        for said, found in stale.items()
+    )

@@ -257,6 +257,7 @@ class Topic:
     suites: Mapping[str, Words] = field(default_factory=dict)
     programs: Mapping[str, Words] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
+    uml: str = ''  # for its KUnit suites in user-mode Linux, which mutants run
     boot: tuple[BootTable, ...] = ()
     compile: tuple[Compile, ...] = ()
 

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Mistakes made on purpose: how they are read, and when a test has noticed one."""
 
+import dataclasses
 import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
 
+from kit.build.trees import Tree
 from kit.errors import KitError
 from kit.model import Boot, Options, Test
-from kit.mutants import lines, mutant, run, score
+from kit.mutants import lines, mutant, run, score, uml
+from kit.mutants.making import Quiet
 from kit.vm import guest
 from tests.support import HAS_LINUX, X86_64
 
@@ -39,7 +42,8 @@ class Reading(unittest.TestCase):
     def test_a_mistake(self):
         found = self.read(f'{HEAD}\n{DIFF}')
         self.assertEqual((found.name, found.breaks), ('drop-two', 'the second line'))
-        self.assertEqual((found.kernel, found.machine), (('x86_64', 'debug'), {'cpus': '4'}))
+        self.assertEqual((found.arch, found.flavour), ('x86_64', 'debug'))
+        self.assertEqual(found.machine, {'cpus': '4'})
         self.assertEqual(found.diff, DIFF)
 
     def test_one_that_nothing_can_notice(self):
@@ -71,13 +75,19 @@ class Reading(unittest.TestCase):
 @unittest.skipUnless(HAS_LINUX, 'no linux/ here')
 class Judging(unittest.TestCase):
     def judged(self, lines, status=guest.OK, message='ok', fails=''):
-        said = run.Quiet([Test(name='t')])
+        said = Quiet([Test(name='t')])
         code = any(line.startswith('not') for line in lines)
         for line in ('## begin 0', 'TAP version 13', f'1..{len(lines)}', *lines):
             said.line(line)
         said.line(f'## end 0 {int(code)}')
         each = mutant.Mutant('x', 'm', 'b', 't', 'x86_64 debug', fails, '', DIFF)
-        return run.judged(each, said, status, message)
+        boot = Boot(machine=X86_64, flavour='debug', tests=(), options=Options())
+        with (
+            mock.patch.object(run, 'boot_of', lambda _: boot),
+            mock.patch.object(run.kernel, 'build', lambda *_: Path('image')),
+            mock.patch.object(run, 'run_boot', lambda *_: (said, status, message)),
+        ):
+            return run.judged(each, *run.attempt(each, Tree('mutant', Path('none')), 'm'))
 
     def test_a_test_that_fails(self):
         self.assertEqual(self.judged(['ok 1 a', 'not ok 2 two']), run.CAUGHT)
@@ -93,6 +103,49 @@ class Judging(unittest.TestCase):
         self.assertEqual(self.judged(['ok 1 a'], guest.SPLAT, said, 'KASAN'), run.CAUGHT)
         self.assertEqual(self.judged(['ok 1 a'], guest.SPLAT, said, 'WARNING'), run.OTHERWISE)
         self.assertEqual(self.judged(['ok 1 a'], guest.LOST, 'guest lost'), run.CAUGHT)
+
+
+class UserMode(unittest.TestCase):
+    """KUnit suites in user-mode Linux."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = Tree('mutant', Path(folder.name))
+        self.log = uml.folder(self.tree) / 'test.log'
+        self.log.parent.mkdir(parents=True)
+
+    def ran(self, log, code):
+        self.log.write_text(log)
+        done = mock.Mock(returncode=code)
+        with mock.patch.object(uml, 'result', lambda *_, **__: done):
+            return uml.run(self.tree, 'suite')
+
+    def test_what_a_suite_says(self):
+        good, bad = '    # Subtest: suite\nok 1 suite\n', '    # Subtest: suite\nnot ok 1 suite\n'
+        self.assertEqual(self.ran(good, 0), (False, good))
+        self.assertEqual(self.ran(bad, 1), (True, bad))
+        self.assertEqual(self.ran('Kernel panic', 1), (True, 'Kernel panic'))
+
+    def test_a_suite_that_does_not_run_is_an_error(self):
+        with self.assertRaisesRegex(KitError, 'suite did not run'):
+            self.ran('1..0\n', 0)
+
+    def test_where_it_runs(self):
+        each = mutant.Mutant('x', 'm', 'b', 'suite', uml.NAME, '', '', DIFF)
+        boots = [('x', mock.Mock(test=(Test(kunit='suite'), Test(program='a/b'))))]
+        with mock.patch.object(mutant.topics, 'boots', lambda: boots):
+            self.assertIsNone(mutant.boot_of(each))
+            with self.assertRaisesRegex(KitError, 'm.diff: no KUnit suite b'):
+                mutant.boot_of(dataclasses.replace(each, test='b'))
+        self.assertEqual([('um', [each])], run.by_arch([each]))
+
+    def test_the_configuration(self):
+        some = [mock.Mock(uml='A B=n'), mock.Mock(uml='A C=2')]
+        with mock.patch.object(uml.topics, 'all_of_them', lambda: some):
+            lines = uml.kunitconfig().splitlines()
+        self.assertEqual(lines[-3:], ['CONFIG_A=y', 'CONFIG_B=n', 'CONFIG_C=2'])
+        self.assertIn('CONFIG_KASAN=y', lines)
 
 
 class Score(unittest.TestCase):

@@ -4,7 +4,8 @@ context. Before the diff come lines like those of a mail's header:
 
     Breaks: what the mistake breaks, in one sentence
     Test: the test that has to fail, as a topic.toml names it
-    Boot: ARCH FLAVOUR, and words like iommu=amd or cpus=4 that choose among the test's boots
+    Boot: ARCH FLAVOUR, and words like iommu=amd or cpus=4 that choose among the test's boots; or
+        um, user-mode Linux, for a KUnit suite: much faster
     Fails: a regular expression of what shows it: a result, its output, or a line of the console
     Equivalent: why nothing can notice it; then it is not built, and needs no Test and Boot
 """
@@ -17,6 +18,7 @@ from pathlib import Path
 from kit import model, topics
 from kit.errors import KitError
 from kit.model import Boot
+from kit.mutants import uml
 from kit.paths import SERIES, shown
 from kit.test import plan
 
@@ -35,10 +37,12 @@ class Mutant:
     diff: str
 
     @property
-    def kernel(self) -> tuple[str, str]:
-        """(architecture, flavour)"""
-        arch, flavour, *_ = self.boot.split()
-        return arch, flavour
+    def arch(self) -> str:
+        return self.boot.split()[0]
+
+    @property
+    def flavour(self) -> str:
+        return self.boot.split()[1]
 
     @property
     def machine(self) -> dict[str, str]:
@@ -61,8 +65,10 @@ def read(topic: str, path: Path) -> Mutant:
         raise wrong('there is no diff after an empty line')
     if bool(found.equivalent) == bool(found.test and found.boot):
         raise wrong('either Test: and Boot:, or Equivalent:')
-    if found.boot and not re.fullmatch(r'\w+ [\w+]+( (iommu|cpus)=\w+)*', found.boot):
-        raise wrong(f'Boot: {found.boot}: "ARCH FLAVOUR [iommu=NAME] [cpus=N]" is meant')
+    if found.boot and not re.fullmatch(rf'{uml.NAME}|\w+ [\w+]+( (iommu|cpus)=\w+)*', found.boot):
+        raise wrong(
+            f'Boot: {found.boot}: "ARCH FLAVOUR [iommu=NAME] [cpus=N]" or "{uml.NAME}" is meant'
+        )
     try:
         re.compile(found.fails)
     except re.error as error:
@@ -88,11 +94,18 @@ def has(boot: Boot, wanted: dict[str, str]) -> bool:
     return all(own[key] == value for key, value in wanted.items())
 
 
-def boot_of(mutant: Mutant) -> Boot:
-    """The boot that runs its test, and nothing else; one that `make test` makes, if there is."""
-    arch, flavour = mutant.kernel
-    model.machine(arch)
-    found = plan.chosen(arch, flavour, f'^{re.escape(mutant.test)}$', full=True)
+def boot_of(mutant: Mutant) -> Boot | None:
+    """The boot that runs its test, and nothing else; one that `make test` makes, if there is. None:
+    user-mode Linux, which runs any suite that `make test` runs."""
+    if mutant.boot == uml.NAME:
+        suites = {test.kunit for _, boot in topics.boots() for test in boot.test}
+        if mutant.test not in suites - {''}:
+            raise KitError(
+                f'series/{mutant.topic}/mutants/{mutant.name}.diff: no KUnit suite {mutant.test}'
+            )
+        return None
+    model.machine(mutant.arch)
+    found = plan.chosen(mutant.arch, mutant.flavour, f'^{re.escape(mutant.test)}$', full=True)
     found = [boot for boot in found if not boot.on_base and has(boot, mutant.machine)]
     if not found:
         raise KitError(

@@ -16,16 +16,16 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from kit.bench import pages
 from kit.build import kernel
 from kit.build.trees import Tree
 from kit.errors import KitError
 from kit.lock import Lock
-from kit.model import Boot
 from kit.mutants import draw as drawing
-from kit.mutants import score
-from kit.mutants.making import Quiet, clean, made, run_boot, take_back, tree_of
+from kit.mutants import score, uml
+from kit.mutants.making import clean, made, run_boot, take_back, tree_of
 from kit.mutants.mutant import Mutant, all_of_them, boot_of, of
 from kit.process import Pool, say
 from kit.soak import soak
@@ -36,35 +36,40 @@ from kit.vm import guest
 CAUGHT, SURVIVED, OTHERWISE = 'caught', 'survived', 'fails in another way'
 
 
-def judged(each: Mutant, said: Quiet, status: int, message: str) -> str:
-    """What became of the mistake, of a guest that ended so."""
+def attempt(each: Mutant, tree: Tree, name: str) -> tuple[bool, str]:
+    """(did its test fail, or the kernel end otherwise; what they said) in the tree as it is."""
+    boot = boot_of(each)
+    if not boot:
+        uml.build(tree)
+        return uml.run(tree, each.test)
+    image = kernel.build(boot.machine, boot.flavour, tree)
+    said, status, message = run_boot(boot, image, name)
     failed = said.failed()
-    if not failed and status not in (guest.LOST, guest.SPLAT):
-        return SURVIVED
     said_so = [f'{verdict.title(result)}: {result.why}' for result in failed]
     logs = [line for result in failed for line in result.log]
-    text = '\n'.join([*said_so, *logs, message])
+    return bool(failed) or status != guest.OK, '\n'.join([*said_so, *logs, message])
+
+
+def judged(each: Mutant, failed: bool, text: str) -> str:
+    """What became of the mistake."""
+    if not failed:
+        return SURVIVED
     return CAUGHT if re.search(each.fails, text, re.M) else OTHERWISE
 
 
-def control(boot: Boot, tree: Tree) -> None:
+def control(each: Mutant, tree: Tree) -> None:
     """The test has to pass where no mistake was made."""
-    image = kernel.build(boot.machine, boot.flavour, tree)
-    said, status, message = run_boot(boot, image, 'mutant-none')
-    failed = [verdict.title(result) for result in said.failed()]
-    if failed or status != guest.OK:
-        raise KitError(
-            f'{boot.tests[0].name} fails without a mistake: {", ".join(failed) or message.strip()}'
-        )
+    failed, text = attempt(each, tree, 'mutant-none')
+    if failed:
+        raise KitError(f'{each.test} fails without a mistake ({each.boot}): {text[-1000:].strip()}')
 
 
-def try_one(each: Mutant, boot: Boot, tree: Tree) -> score.Row:
+def try_one(each: Mutant, tree: Tree) -> score.Row:
     """Makes the mistake, runs the test, takes the mistake back."""
     start = time.monotonic()
     try:
         made(tree, each.diff, f'{each.topic}/{each.name}')
-        image = kernel.build(boot.machine, boot.flavour, tree)
-        outcome = judged(each, *run_boot(boot, image, f'mutant-{each.name}'))
+        outcome = judged(each, *attempt(each, tree, f'mutant-{each.name}'))
     finally:
         take_back(tree)
     return {
@@ -92,11 +97,10 @@ def lane(arch: str, mutants: Sequence[Mutant]) -> Iterator[str]:
     with Lock(tree_of(arch).root):
         tree = clean(arch)
         for each in sorted(mutants, key=lambda each: (each.boot, each.test)):
-            boot = boot_of(each)
-            if boot not in passed:
-                control(boot, tree)
-                passed.add(boot)
-            row = try_one(each, boot, tree)
+            if (each.boot, each.test) not in passed:
+                control(each, tree)
+                passed.add((each.boot, each.test))
+            row = try_one(each, tree)
             score.record(each.topic, row)
             show(each, row)
             yield str(row['outcome'])
@@ -114,9 +118,7 @@ def chosen(topic: str, name: str, sample: int, seed: int) -> list[Mutant]:
 
 
 def by_arch(mutants: Iterable[Mutant]) -> list[tuple[str, list[Mutant]]]:
-    def arch(each: Mutant) -> str:
-        return each.kernel[0]
-
+    arch = attrgetter('arch')
     return [(name, list(some)) for name, some in groupby(sorted(mutants, key=arch), arch)]
 
 

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""KUnit suites in user-mode Linux: the kernel's kunit.py builds and runs it. A mistake is tried in
+half a minute, where a debug kernel takes several to link and to boot.
+
+The kernel is configured with what the topics' `uml` in topic.toml name, and to find what a debug
+kernel finds.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from kit import topics
+from kit.build.trees import OF_THE_USER, Tree
+from kit.errors import KitError
+from kit.host import host_cpus
+from kit.paths import TOP, shown
+from kit.process import Word, result, step
+
+NAME = 'um'  # as make's ARCH=
+SYMBOLS = 'KUNIT SMP KASAN PROVE_LOCKING DEBUG_ATOMIC_SLEEP DEBUG_LIST'
+CPUS = 4
+SECONDS = 300  # for a suite: the slowest takes some ten
+
+
+def kunitconfig() -> str:
+    """Lines of a .config, of all topics."""
+    wanted = topics.symbols(SYMBOLS)
+    for topic in topics.all_of_them():
+        wanted |= topics.symbols(topic.uml)
+    return ''.join(f'CONFIG_{name}={value}\n' for name, value in wanted.items())
+
+
+def folder(tree: Tree) -> Path:
+    return tree.root / 'build' / NAME
+
+
+def kunit(tree: Tree, verb: str, *words: Word) -> list[Word]:
+    """A command of kunit.py; words: its options, and the suite."""
+    command: list[Word] = [sys.executable, 'tools/testing/kunit/kunit.py', verb]
+    command.append(f'--build_dir={folder(tree)}')
+    if shutil.which('ccache'):
+        command.append('--make_options=CC=ccache gcc')
+    return [*command, *words]
+
+
+def build(tree: Tree) -> None:
+    """The kernel of the tree as it is."""
+    folder(tree).mkdir(parents=True, exist_ok=True)
+    config, log = folder(tree) / 'kunitconfig', folder(tree) / 'log'
+    env = {**dict.fromkeys(OF_THE_USER), 'CCACHE_BASEDIR': TOP, 'CCACHE_DEPEND': '1'}
+    if not config.exists() or config.read_text() != kunitconfig():
+        config.write_text(kunitconfig())
+        words = kunit(tree, 'config', f'--kunitconfig={config}')
+        step(f'configure {tree}', words, cwd=tree.linux, log=log, env=env)
+    words = kunit(tree, 'build', f'--jobs={host_cpus()}')
+    step(f'build {tree}', ['nice', *words], cwd=tree.linux, log=log, env=env)
+
+
+def run(tree: Tree, suite: str) -> tuple[bool, str]:
+    """(did a test fail, or the kernel end otherwise; its output). An error if nothing ran."""
+    words = f'--timeout={SECONDS}', f'--kernel_args=ncpus={CPUS}', '--kernel_args=mem=1G', suite
+    done = result(kunit(tree, 'exec', *words), cwd=tree.linux)
+    log = folder(tree) / 'test.log'
+    text = log.read_text(errors='replace') if log.exists() else ''
+    if f'# Subtest: {suite}' not in text and not done.returncode:
+        raise KitError(f'{suite} did not run: {shown(log)}')
+    return done.returncode != 0, text

@@ -86,6 +86,7 @@ OPTIONS = {
     'append': Option('WORDS', "more words for the kernel's command line"),
     'arch': Option('ARCH', 'the architecture, one of guest/*.toml'),
     'base': Option('COMMIT', 'what "base" is of the tree of --linux; otherwise its newest release'),
+    'boot': Option('NAME', 'only mistakes for such a boot: um, or an architecture'),
     'calls': Option('N', 'how many random calls', number),
     'check': Option('WORDS', 'only checks whose name has one of the words in it'),
     'cpus': Option('N', 'CPUs of the guest', number),
@@ -216,7 +217,7 @@ VERBS = {
     'mutants': Verb(
         'mutants.run.main',
         'make mistakes on purpose: the tests have to notice',
-        'topic mutant sample seed draw delete',
+        'topic mutant boot sample seed draw delete',
         'stable-git',
         'series',
         'TESTS',

@@ -14,7 +14,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -33,6 +33,7 @@ from kit.test import test, verdict
 from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
+Tell = Callable[[str, score.Row], object]  # the topic, what became of its mutant
 CAUGHT, SURVIVED, OTHERWISE = 'caught', 'survived', 'fails in another way'
 
 
@@ -91,7 +92,7 @@ def show(each: Mutant, row: score.Row) -> None:
     )
 
 
-def lane(arch: str, mutants: Sequence[Mutant]) -> Iterator[str]:
+def lane(arch: str, mutants: Sequence[Mutant], tell: Tell) -> Iterator[str]:
     """The outcome of each; they share a tree, so one comes after the other."""
     passed = set()
     with Lock(tree_of(arch).root):
@@ -101,16 +102,18 @@ def lane(arch: str, mutants: Sequence[Mutant]) -> Iterator[str]:
                 control(each, tree)
                 passed.add((each.boot, each.test))
             row = try_one(each, tree)
-            score.record(each.topic, row)
+            tell(each.topic, row)
             show(each, row)
             yield str(row['outcome'])
 
 
-def chosen(topic: str, name: str, sample: int, seed: int) -> list[Mutant]:
+def chosen(topic: str, name: str, boot: str, sample: int, seed: int) -> list[Mutant]:
     found = of(topic) if topic else all_of_them()
     found = [each for each in found if re.search(name, each.name)]
+    if boot:
+        found = [each for each in found if each.boot and each.arch == boot]
     if not found:
-        raise KitError('no mutant of that name: they are series/TOPIC/mutants/NAME.diff')
+        raise KitError('no such mutant: they are series/TOPIC/mutants/NAME.diff')
     if sample:
         say(f'mutants: {sample} of {len(found)}, SEED={seed}')
         found = random.Random(seed).sample(found, min(sample, len(found)))
@@ -122,9 +125,28 @@ def by_arch(mutants: Iterable[Mutant]) -> list[tuple[str, list[Mutant]]]:
     return [(name, list(some)) for name, some in groupby(sorted(mutants, key=arch), arch)]
 
 
+def tried(mutants: Sequence[Mutant], tell: Tell) -> Counts:
+    """Tries each; those of different architectures side by side."""
+    real = [each for each in mutants if not each.equivalent]
+    counts: Counts = Counter(skipped=len(mutants) - len(real))
+    with Pool(test.places()) as pool:
+        lanes = [pool.submit(lambda some: list(lane(*some, tell)), each) for each in by_arch(real)]
+        for each in lanes:
+            for outcome in each.result():
+                counts['passed' if outcome == CAUGHT else 'failed'] += 1
+    return counts
+
+
+def tenth() -> Counts:
+    """Tries one in ten, drawn at random, and records nothing: for `make test FULL=1`."""
+    count = -(-len(all_of_them()) // 10)
+    return tried(chosen('', '', '', count, soak.any_seed()), lambda *_: None)
+
+
 def main(
     topic: str = '',
     mutant: str = '',
+    boot: str = '',
     sample: int = 0,
     seed: int | None = None,
     draw: int = 0,
@@ -133,14 +155,7 @@ def main(
     seed = seed or soak.any_seed()
     if draw:
         return drawing.main(topic, draw, seed, delete)
-    found = chosen(topic, mutant, sample, seed)
-    real = [each for each in found if not each.equivalent]
-    counts: Counts = Counter(skipped=len(found) - len(real))
-    with Pool(test.places()) as pool:
-        lanes = [pool.submit(lambda some: list(lane(*some)), each) for each in by_arch(real)]
-        for each in lanes:
-            for outcome in each.result():
-                counts['passed' if outcome == CAUGHT else 'failed'] += 1
+    counts = tried(chosen(topic, mutant, boot, sample, seed), score.record)
     pages.write()
     print(closing(counts))
     return guest.FAILED if counts['failed'] else guest.OK

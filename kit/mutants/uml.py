@@ -18,7 +18,7 @@ from kit.paths import TOP, shown
 from kit.process import Word, result, step
 
 NAME = 'um'  # as make's ARCH=
-SYMBOLS = 'KUNIT SMP KASAN PROVE_LOCKING DEBUG_ATOMIC_SLEEP DEBUG_LIST'
+SYMBOLS = 'KUNIT SMP KASAN DEBUG_KERNEL PROVE_LOCKING DEBUG_ATOMIC_SLEEP DEBUG_LIST'
 CPUS = 4
 SECONDS = 300  # for a suite: the slowest takes some ten
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make test: boots what the topics ask for and runs their selftests and KUnit suites, and for some
 minutes the workloads of all topics at once. Reproducers of bugs of the base run on the base, too,
-where they have to show them.
+where they have to show them. With FULL=1 some mistakes are made that the tests have to notice.
 
 Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 a test failed, 2 a guest was lost,
 3 a kernel splat.
@@ -232,6 +232,13 @@ def main(trees: Trees = OURS, **given: Any) -> int:
     return status
 
 
+def mutants() -> Counts:
+    """Of the mistakes that tests have to notice, one in ten."""
+    from kit.mutants import run  # which boots with what is here
+
+    return run.tenth()
+
+
 def boot_all(asked: Asked, tell: Tell, trees: Trees = OURS) -> int:
     """What the topics ask for; the exit status."""
     total: Counts = Counter()
@@ -247,5 +254,7 @@ def boot_all(asked: Asked, tell: Tell, trees: Trees = OURS) -> int:
         for counts, status in run_all(boots, soaks, pool, trees, tell):
             total += counts
             worst = worse(worst, status)
+    if asked == Asked(full=True) and trees == OURS and not elsewhere():
+        total += mutants()
     print(closing(total))
     return worst or (guest.FAILED if total['failed'] else guest.OK)

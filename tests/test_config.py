@@ -41,6 +41,13 @@ class Fragments(unittest.TestCase):
             with self.assertRaisesRegex(KitError, says):
                 self.names(flavour)
 
+    def test_modules_of_a_suite_are_built_in(self):
+        file = self.folder / 'tools/testing/selftests/mm/config'
+        file.parent.mkdir(parents=True)
+        file.write_text('CONFIG_TEST_HMM=m\nCONFIG_TEST_VMALLOC=m\n')
+        wanted = dict(config.fragments(X86_64, 'plain@mm', self.folder))[file]
+        self.assertEqual(wanted, {'TEST_HMM': 'y'})
+
     def test_a_line_that_is_no_symbol(self):
         (self.folder / 'plain.config').write_text('CONFIG_A=y\nA=y\n')
         with self.assertRaisesRegex(KitError, 'plain.config:2: not CONFIG_NAME=value: A=y'):

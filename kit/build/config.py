@@ -19,6 +19,8 @@ from kit.process import say, step
 from kit.source.git import git, try_git
 
 CONFIGS = GUEST / 'config'
+# modules that test for minutes when they are loaded: built in, they keep the guest from its init
+LONG_TESTS = ('TEST_VMALLOC',)
 FLAVOURS = 'plain', 'debug', 'trace', 'kcsan'  # +NAME adds the architecture's ARCH+NAME
 
 
@@ -81,7 +83,7 @@ def of_suites(machine: Machine, src: Path, suites: Iterable[str], *names: str) -
             {
                 symbol: 'y' if value == 'm' else value  # the initrd has no modules
                 for symbol, value in read(file).items()
-                if symbol not in machine.foreign_symbols
+                if symbol not in (*machine.foreign_symbols, *LONG_TESTS)
             },
         )
         for file in files

@@ -2,8 +2,8 @@
 """make mutants: makes each mistake of series/TOPIC/mutants/ in the patched tree, builds what it
 changes, boots the test that has to notice it, and records whether it did.
 
-With DRAW=N lines of TOPIC= are altered or deleted that nobody chose, and all of the topic's tests
-run: see kit/mutants/draw.py.
+With SAMPLE=N nothing is recorded. With DRAW=N lines of TOPIC= are altered or deleted that nobody
+chose, and all of the topic's tests run: see kit/mutants/draw.py.
 
 A test has to pass without the mistake first. Closes with `N passed, N failed, N skipped`: caught,
 survived, equivalent. Exit status: 0, 1 one survived.
@@ -137,10 +137,14 @@ def tried(mutants: Sequence[Mutant], tell: Tell) -> Counts:
     return counts
 
 
+def forget(_topic: str, _row: score.Row) -> None:
+    """Records nothing: a sample says whether tests still notice, not how many do."""
+
+
 def tenth() -> Counts:
     """Tries one in ten, drawn at random, and records nothing: for `make test FULL=1`."""
     count = -(-len(all_of_them()) // 10)
-    return tried(chosen('', '', '', count, soak.any_seed()), lambda *_: None)
+    return tried(chosen('', '', '', count, soak.any_seed()), forget)
 
 
 def main(
@@ -155,7 +159,8 @@ def main(
     seed = seed or soak.any_seed()
     if draw:
         return drawing.main(topic, draw, seed, delete)
-    counts = tried(chosen(topic, mutant, boot, sample, seed), score.record)
+    tell = forget if sample else score.record
+    counts = tried(chosen(topic, mutant, boot, sample, seed), tell)
     pages.write()
     print(closing(counts))
     return guest.FAILED if counts['failed'] else guest.OK

@@ -8,7 +8,7 @@ whatever else the host does. So two boots at a time do not disturb each other.
 
 import re
 
-from kit.bench.measure import digest, row
+from kit.bench.measure import commands, digest, row
 from kit.errors import KitError, fail
 from kit.host import host_cpus
 from kit.model import Limits, Options
@@ -31,6 +31,8 @@ MODES = {  # {name: what its guests have beside 4 GiB and one CPU}
     'rt': {},
     # that fault pages in meanwhile, on CPUs of their own
     '3 vCPUs': {'cpus': 4},
+    # the task is on the CPU of a vCPU that writes the memory, and so waits for mmu_lock
+    'waiter': {'cpus': 2},
 }
 FLAVOURS = {'rt': 'plain+rt'}
 WORDS = {
@@ -58,6 +60,9 @@ COSTS = {
     'faulting_vcpus_time': 'total',
     'lock_handovers': 'walks',
     'faults_per_s': 'faults/s',
+    'outside_retries': 'retries',
+    'notifier_instructions': 'notifier',
+    'table_free_instructions': 'tables freed',
 }
 HIGHER = ('l2_progress', 'faults_per_s')
 
@@ -68,11 +73,26 @@ KINDS = {
     'task': ('unmap_instructions_task', 'instructions', '-t', 'unmap_us', 1000),
     'kvm': ('unmap_instructions_kvm', 'instructions', '-n', 'notifier_us', 1000),
     'locked': ('unmap_instructions_locked', 'instructions', '-l', 'locked_us', 1000),
+    'waiter': ('wakeup_latency_us', 'us', '-w', 'wakeup_latency_us', 1),
+    'page': ('notifier_instructions', 'instructions', '-n -d 1', 'notifier_us', 1000),
+    'block': ('notifier_instructions', 'instructions', '-n -d 512', 'notifier_us', 1000),
+    'small': ('unmap_instructions', 'instructions', '', 'unmap_us', 1000),
+    'free': ('table_free_instructions', 'instructions', '-F', 'free_us', 1000),
+    'retries': ('outside_retries', 'count', '-f 3 -c', 'retries', 1),
     'walk': ('operation_instructions', 'instructions', '', 'unmap_us', 1000),
     'time': ('faulting_vcpus_time', 'instructions', '-f 3 -c', 'unmap_us', 1000),
     'walks': ('lock_handovers', 'count', '-f 3 -c', 'walks', 1),
     'flushes': ('range_invalidations', 'count', '-f 3 -c', 'range_invalidations', 1),
     'faults': ('faults_per_s', 'faults/s', '-f 3 -c', 'faults', 10**6),  # by unmap_us
+}
+
+# of a row beside its operation and size
+FIELDS = {
+    'latency': {'cpu_of': 'holder'},
+    'waiter': {'cpu_of': 'waiter'},
+    'page': {'pages': 1},
+    'block': {'pages': 512},
+    'small': {'host_pages': '4k'},
 }
 
 # (mode, CPU) of a boot: what is measured there, (kind, operation, MiB) or (..., slots). The cost of
@@ -99,6 +119,10 @@ BOOTS = {
         ('walk', 'clear-log', 256),
         ('kvm', 'discard', 256),
         ('locked', 'discard', 1024),
+        ('page', 'discard', 16),
+        ('block', 'discard', 16),
+        ('small', 'discard', 256),
+        ('free', 'discard', 256),
     ],
     ('nvhe', 'max'): [
         ('latency', 'delete', 128),
@@ -117,6 +141,8 @@ BOOTS = {
         ('unmap', 'discard', 16),
         ('task', 'discard', 16),
         ('walk', 'flush', 64),
+        ('page', 'discard', 16),
+        ('block', 'discard', 16),
     ],
     ('nvhe', 'cortex-a76'): [
         ('latency', 'delete', 128),
@@ -144,10 +170,17 @@ BOOTS = {
         ('task', 'discard', 16),
     ],
     ('nested', 'max'): [],
+    ('waiter', 'max'): [
+        ('waiter', 'log', 1024),
+        ('waiter', 'split', 1024),
+        ('waiter', 'get-log', 1024),
+        ('waiter', 'clear-log', 1024),
+    ],
+    ('waiter', 'cortex-a76'): [('waiter', 'delete', 128)],
     ('3 vCPUs', 'max'): [
         (kind, operation, 1024)
         for operation in ('discard', 'delete')
-        for kind in ('time', 'walks', 'flushes', 'faults')
+        for kind in ('time', 'walks', 'flushes', 'faults', 'retries')
     ],
 }
 
@@ -231,8 +264,11 @@ def jobs(mode, cpu):
     for kind, operation, mib, *several in BOOTS[mode, cpu]:
         metric, unit, more, *_ = KINDS[kind]
         (slots,) = several or (1,)
-        where = {'operation': operation, 'mib': mib, 'slots': slots}
-        found.append((metric, unit, where, perf(mode, operation, mib, slots, more), reader(kind)))
+        command = perf(mode, operation, mib, slots, more)
+        where = {'operation': operation, 'mib': mib, 'slots': slots, **FIELDS.get(kind, {})}
+        if kind in ('small', 'page'):  # pages of 4K for the host, too
+            command = command.replace(' -b', '')
+        found.append((metric, unit, where, command, reader(kind)))
     return found + OTHERS.get((mode, cpu), [])
 
 
@@ -273,29 +309,40 @@ def boot(bench, tree, image, files, mode, cpu):
     return bench.journaled(what, (repr(options), job, digest(image, *files)), measured)
 
 
-def measure(bench, runs=1, rounds=1):
-    """One boot of each: another gives the same figures, that is what -icount is for."""
+def measured(bench, *wheres):
+    """(rows, accelerator) of these boots. One of each: another gives the same figures, that is what
+    -icount is for."""
     files = [bench.selftest(ARCH, f'kvm/{program}') for program in PROGRAMS]
+    keys = [(tree, *where) for where in wheres for tree in ('base', 'patched')]
     images = {
-        (tree, flavour): bench.build(ARCH, flavour, tree)
-        for flavour in ('plain', *FLAVOURS.values())
-        for tree in ('base', 'patched')
+        (tree, mode): bench.build(ARCH, FLAVOURS.get(mode, 'plain'), tree) for tree, mode, _ in keys
     }
     with Pool(host_cpus()) as pool:
         boots = {
-            (tree, *where): pool.submit(boot, bench, tree, image, files, *where)
-            for where in BOOTS
-            for (tree, flavour), image in images.items()
-            if flavour == FLAVOURS.get(where[0], 'plain')
+            key: pool.submit(boot, bench, key[0], images[key[:2]], files, *key[1:]) for key in keys
         }
         found = {key: each.result() for key, each in boots.items()}
     rows = []
-    for mode, cpu in BOOTS:
+    for mode, cpu in wheres:
         for number, (metric, unit, fields, *_) in enumerate(jobs(mode, cpu)):
             before, after = ([[found[tree, mode, cpu][0][number]]] for tree in ('base', 'patched'))
             better = 'higher' if metric in HIGHER else 'lower'
             rows.append(row(metric, before, after, unit, better, **fields, mode=mode, cpu=cpu))
-    return rows, found[next(iter(found))][1]
+            if metric == 'table_free_instructions':  # the base frees tables while it walks
+                rows[-1] |= dict.fromkeys(('base', 'ratio', 'min', 'max'))
+    return rows, found[keys[0]][1]
+
+
+def part(where):
+    return lambda bench, **_: measured(bench, where)
+
+
+# what PART= takes: vhe-max, 3-vCPUs-max ...
+PARTS = {'-'.join(where).replace(' ', '-'): part(where) for where in BOOTS}
+
+
+def measure(bench, **_):
+    return measured(bench, *BOOTS)
 
 
 HEAD = ['what', 'mode', 'CPU']
@@ -320,6 +367,10 @@ def describe(each):
             what = f'{WORDS[each["operation"]]} {size(each)} {what}'
         if 'mapped_pages' in each:
             what += f', {each["mapped_pages"]} mapped'
+        if 'host_pages' in each:
+            what += f', host pages of {each["host_pages"].upper()}'
+        if 'pages' in each:
+            what += f', {each["pages"]} pages' if each['pages'] > 1 else ', a page'
     return [what, each['mode'], each['cpu']]
 
 
@@ -338,6 +389,7 @@ COVER = {
     },
     'operation_instructions': {('flush', 'vhe', 'cortex-a76'), ('split', 'vhe', 'max')},
     'unmap_instructions_locked': {('discard', 'vhe', 'max')},
+    'notifier_instructions': {('discard', 'vhe', 'cortex-a76')},
     'nested_log_instructions': {('nested-log', 'nested', 'max')},
     'faulting_vcpus_time': {('discard', '3 vCPUs', 'max')},
     'faults_per_s': {('discard', '3 vCPUs', 'max')},
@@ -356,7 +408,7 @@ def drawn(each):
     """Latencies of 1 GiB, and costs with VHE."""
     if each['metric'] == 'wakeup_latency_us':
         return each['mib'] == 1024
-    if each['unit'] == 'count' or each['cpu'] != 'max':
+    if each['unit'] == 'count' or each['cpu'] != 'max' or each['base'] is None:
         return False
     return each['mode'] in ('vhe', 'nested', '3 vCPUs')
 
@@ -369,5 +421,5 @@ def note(data):
         'unmaps; other rows: instructions, or what is named; '
         'ratio = base/patched, patched/base for passes and faults; '
         'log: the dirty log; L2: of a VM that runs a guest of its own. '
-        f'`{data["command"]}`'
+        f'{commands(data)}'
     )

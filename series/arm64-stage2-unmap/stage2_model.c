@@ -27,8 +27,11 @@ static struct {
 	/* The refill that has walked it, and where */
 	unsigned long refill;
 	u64 walked;
-	struct list_head list;
+	/* Of a detached table: the level it was linked at, and the next one */
+	s8 detached_from;
+	void *next;
 } meta[ARENA_PAGES];
+static void *detached;
 /* Level of the leaf that the TLB has for a page, 0 for none; the same of what is mapped */
 static u8 tlb[NR_PAGES], mapped[NR_PAGES];
 static struct kvm_pgtable pgt;
@@ -161,7 +164,7 @@ static void *zalloc_page(void *mc)
 
 static void *zalloc_exact(size_t size) { return zalloc_page(NULL); }
 
-static void free_table(void *table)
+void free_table(void *table)
 {
 	unsigned long nr = nr_of(table);
 
@@ -176,6 +179,7 @@ static void free_table(void *table)
 
 static void free_exact(void *table, size_t size) { free_table(table); }
 static void get_page(void *entry) { meta[nr_of(entry)].entries++; }
+static void get_page_many(void *entry, int nr) { meta[nr_of(entry)].entries += nr; }
 
 static void put_page(void *entry)
 {
@@ -189,16 +193,14 @@ static void put_page(void *entry)
 
 static int page_count(void *entry) { return 1 + meta[nr_of(entry)].entries; }
 static void *phys_to_virt(phys_addr_t phys) { return table_of(phys); }
+void *__va(phys_addr_t phys) { return table_of(phys); }
 static phys_addr_t virt_to_phys(void *table) { return PHYS_BASE + ((char *)table - arena); }
 
-static void detach_table(void *table, s8 level, struct list_head *tables)
+static void detach_table(struct kvm_s2_mmu *unused, void *table, s8 level)
 {
-	struct list_head *new = &meta[nr_of(table)].list;
-
-	meta[nr_of(table)].level = level;
-	*new = (struct list_head) { .next = tables, .prev = tables->prev };
-	tables->prev->next = new;
-	tables->prev = new;
+	meta[nr_of(table)].detached_from = level;
+	meta[nr_of(table)].next = detached;
+	detached = table;
 	nr_detached++;
 }
 
@@ -258,15 +260,26 @@ static void map(u64 ipa, u64 size)
 	}
 }
 
-static void free_detached(struct list_head *tables)
+/* What kvm_arch_guest_memory_reclaimed() does, without mmu_lock */
+static void free_detached(void)
 {
-	struct list_head *each, *next;
+	struct folio_batch unused;
 
-	for (each = tables->next; each != tables; each = next) {
-		unsigned long nr = (typeof(&meta[0]))((char *)each - offsetof(typeof(meta[0]), list)) - meta;
+	while (detached) {
+		void *table = detached;
 
-		next = each->next;
-		kvm_pgtable_stage2_free_subtree(&ops, arena + nr * PAGE_SIZE, meta[nr].level);
+		detached = meta[nr_of(table)].next;
+		stage2_free_tables(table, meta[nr_of(table)].detached_from, &unused);
+	}
+}
+
+/* The lock is released: all must be right, before the tables are freed and after. */
+static void unlocked(void)
+{
+	check_mapped();
+	if (detached) {
+		free_detached();
+		check_mapped();
 	}
 }
 
@@ -275,11 +288,10 @@ static void unmap(u64 start, u64 end, kvm_pgtable_yield_fn_t stop)
 	u64 addr = start;
 
 	while (addr < end) {
-		struct list_head tables = { &tables, &tables };
 		u64 from = addr, to;
 
 		cleans = true;
-		if (kvm_pgtable_stage2_unmap_resumable(&pgt, &addr, end, stop, host_ops ? &tables : NULL))
+		if (kvm_pgtable_stage2_unmap_resumable(&pgt, &addr, end, stop))
 			fail("an unmap failed");
 		cleans = false;
 		if (addr <= from)
@@ -295,13 +307,22 @@ static void unmap(u64 start, u64 end, kvm_pgtable_yield_fn_t stop)
 			memset(&mapped[ipa >> PAGE_SHIFT], 0, granule >> PAGE_SHIFT);
 			ipa += granule;
 		}
-		/* The lock is released: all must be right, before the tables are freed and after. */
-		check_mapped();
-		if (tables.next != &tables) {
-			free_detached(&tables);
-			check_mapped();
-		}
+		unlocked();
 	}
+}
+
+/* What kvm_stage2_unmap_all() does */
+static void unmap_all(void)
+{
+	bool any = memchr(mapped, 1, sizeof(mapped)) || memchr(mapped, 2, sizeof(mapped)) ||
+		   memchr(mapped, 3, sizeof(mapped));
+
+	if (kvm_pgtable_stage2_detach_all(&pgt))
+		__kvm_tlb_flush_vmid(&mmu);
+	else if (any)
+		fail("nothing was found that is mapped");
+	memset(mapped, 0, sizeof(mapped));
+	unlocked();
 }
 
 static u64 any_range(u64 *size)
@@ -325,7 +346,7 @@ static void begin(void)
 		.get_page = get_page, .put_page = put_page, .page_count = page_count,
 		.phys_to_virt = phys_to_virt, .virt_to_phys = virt_to_phys,
 		.dcache_clean_inval_poc = clean_unmapped,
-		.free_table = host_ops ? free_table : NULL, .detach_table = host_ops ? detach_table : NULL,
+		.get_page_many = get_page_many, .detach_table = host_ops ? detach_table : NULL,
 	};
 	pgt = (struct kvm_pgtable) { .ia_bits = 39, .start_level = 1, .mm_ops = &ops, .mmu = &mmu };
 	pgt.pgd = zalloc_page(NULL);
@@ -340,7 +361,13 @@ static void end(void)
 	pgt.pgd = NULL;
 	struct kvm_pgtable dead = pgt;
 	dead.pgd = pgd;
-	kvm_pgtable_stage2_destroy(&dead);
+	if (host_ops) {
+		kvm_pgtable_stage2_detach_all(&dead);
+		free_detached();
+		kvm_pgtable_stage2_destroy_pgd(&dead);
+	} else {
+		kvm_pgtable_stage2_destroy(&dead);
+	}
 	for (int i = 0; i < ARENA_PAGES; i++)
 		if (meta[i].used)
 			fail("a table is left");
@@ -354,7 +381,7 @@ static void run(int rounds)
 	begin();
 	for (int i = 0; i < rounds; i++) {
 		start = any_range(&size);
-		switch (any(4)) {
+		switch (any(5)) {
 		case 0:
 			map(start, min(size, 4 * SZ_2M));
 			break;
@@ -363,6 +390,13 @@ static void run(int rounds)
 			for (int j = 0; j < 6; j++)
 				map(any(6) * SZ_1G + any(8) * SZ_2M + any(512) * PAGE_SIZE, PAGE_SIZE);
 			break;
+		case 2:
+			if (host_ops && has_fwb && !any(2)) {
+				refill();
+				unmap_all();
+				break;
+			}
+			/* fall through */
 		default:
 			refill();
 			nr_visits = nr_invalidations;
@@ -376,31 +410,22 @@ static void run(int rounds)
 /* What the base's steps were: a block of the lowest level that has blocks */
 #define LARGE	(PAGE_SHIFT == 12 ? SZ_1G : PAGE_SHIFT == 14 ? 16 * SZ_2M : SZ_512M)
 
-static int unmap_step(u64 *addr, u64 end)
-{
-	return kvm_pgtable_stage2_unmap_resumable(&pgt, addr, end, stage2_unmap_should_yield, NULL);
-}
-
-static int wrprotect_step(u64 *addr, u64 end)
-{
-	return kvm_pgtable_stage2_wrprotect_resumable(&pgt, addr, end, stage2_wp_should_yield);
-}
+typedef int (*step_fn)(struct kvm_pgtable *, u64 *, u64, kvm_pgtable_yield_fn_t);
 
 /* Somebody waits for the lock all the time: after how much of the memory does it get it? */
-static void check_batch(int (*step)(u64 *, u64), s8 level, bool fwb, bool notifier, u64 expected,
-			const char *why)
+static void check_batch(step_fn step, s8 level, bool fwb, u64 expected, const char *why)
 {
 	u64 granule = kvm_granule_size(level), addr = 0;
 
 	has_fwb = fwb;
 	has_range = true;
 	vm.mmu_lock = true;
-	vm.mmu_invalidate_in_progress = notifier;
 	begin();
 	for (u64 ipa = 0; ipa < 2 * LARGE; ipa += granule)
 		if (kvm_pgtable_stage2_map(&pgt, ipa, granule, PAGES_BASE + ipa, KVM_PGTABLE_PROT_RW, &mmu, 0))
 			fail("a map failed");
-	if (step(&addr, 2 * LARGE) || addr != expected) {
+	if (step(&pgt, &addr, 2 * LARGE, stage2_should_yield) ||
+	    addr != min(expected, 2 * LARGE)) {
 		printf("%lluK pages, level %d: after %llu pages instead of %llu: ", PAGE_SIZE / 1024ull,
 		       level, addr / PAGE_SIZE + 0ull, expected / PAGE_SIZE + 0ull);
 		fail(why);
@@ -416,7 +441,8 @@ static void check_absent(void)
 	has_fwb = true;
 	vm.mmu_lock = true;
 	begin();
-	if (wrprotect_step(&addr, SPACE) || addr < SPACE)
+	if (kvm_pgtable_stage2_wrprotect_resumable(&pgt, &addr, SPACE, stage2_should_yield) ||
+	    addr < SPACE)
 		fail("write protection offers the lock for what is not mapped");
 	end();
 }
@@ -426,19 +452,23 @@ static void check_batches(void)
 	s8 level;
 
 	seed = 0;
+	host_ops = false;
 	check_absent();
-	for (level = KVM_PGTABLE_MIN_BLOCK_LEVEL; level <= KVM_PGTABLE_LAST_LEVEL; level++)
-		check_batch(wrprotect_step, level, true, false, LARGE,
+	for (level = KVM_PGTABLE_MIN_BLOCK_LEVEL; level <= KVM_PGTABLE_LAST_LEVEL; level++) {
+		check_batch(kvm_pgtable_stage2_wrprotect_resumable, level, true,
+			    512 * kvm_granule_size(level),
 			    "write protection offers the lock too seldom or too often");
-	/* With FWB each entry is one; without it the pages of a block are cleaned */
-	level = KVM_PGTABLE_LAST_LEVEL;
-	check_batch(unmap_step, level, true, true, LARGE,
-		    "an MMU notifier offers the lock too seldom or too often");
-	check_batch(unmap_step, level, true, false, 512 * PAGE_SIZE,
-		    "an unmap offers the lock too seldom or too often");
-	for (level = KVM_PGTABLE_MIN_BLOCK_LEVEL; level < KVM_PGTABLE_LAST_LEVEL; level++)
-		check_batch(unmap_step, level, false, false, kvm_granule_size(level),
+		check_batch(kvm_pgtable_stage2_unmap_resumable, level, true,
+			    512 * kvm_granule_size(level),
+			    "an unmap offers the lock too seldom or too often");
+		/* Without FWB pages are cleaned, those of a block at once. */
+		check_batch(kvm_pgtable_stage2_unmap_resumable, level, false,
+			    max(512 * PAGE_SIZE, kvm_granule_size(level)),
 			    "an unmap cleans more than a block before it offers the lock");
+		check_batch(kvm_pgtable_stage2_flush_resumable, level, false,
+			    max(512 * PAGE_SIZE, kvm_granule_size(level)),
+			    "a flush offers the lock too seldom or too often");
+	}
 }
 
 int main(int argc, char **argv)
@@ -450,7 +480,8 @@ int main(int argc, char **argv)
 		has_fwb = seed & 1;
 		has_range = seed & 2;
 		host_ops = seed & 4;
-		run(40);
+		/* Detaching is quick. */
+		run(has_fwb && has_range && host_ops ? 200 : 40);
 	}
 	printf("ok: %lu invalidations, %lu tables detached\n", nr_invalidations, nr_detached);
 	return 0;

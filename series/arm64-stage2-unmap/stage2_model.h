@@ -51,6 +51,7 @@ typedef u64 kvm_pfn_t;
 #define min(a, b)		((a) < (b) ? (a) : (b))
 #define MIN			min
 #define unlikely(x)		(x)
+#define max(a, b)		((a) > (b) ? (a) : (b))
 #define container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
 #define IS_ENABLED(option)	0
 #define dsb(scope)
@@ -86,6 +87,15 @@ extern struct kvm vm;
 #define kvm_s2_mmu_to_kvm(mmu)	(&vm)
 #define rwlock_needbreak(lock)	(*(lock))
 #define need_resched()		false
+
+/* A batch of one: what is freed is free at once */
+struct folio_batch { int nothing; };
+void free_table(void *table);
+void *__va(phys_addr_t phys);
+#define virt_to_folio(table)	(table)
+#define folio_batch_add(batch, folio)	(free_table(folio), 1)
+#define folios_put(batch)
+#define kvm_account_pgtable_pages(table, nr)
 
 enum { ARM64_HAS_STAGE2_FWB, ARM64_HAS_XNX, ARM64_KVM_HVHE };
 extern bool has_fwb, has_range;

@@ -17,47 +17,60 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ARM64 = HERE.parents[1] / 'linux' / 'arch' / 'arm64'
 
-INVALIDATE = '\tstage2_unmap_invalidate(data);\n'
-CLEAN = '\tstage2_unmap_clean_pages(data);\n'
-FREE = '\tstage2_unmap_free_tables(data);\n'
-SPAN = 'kvm_tlb_flush_vmid_range(mmu, data->first, end - data->first'
-NR = '\t\tnr = kvm_granule_size(ctx->level) >> PAGE_SHIFT;\n'
-VISITED = '\n\treturn stage2_step_visited(ctx, &data->step, nr);\n'
-NEXT = '\t*addr = data.step.next;\n'
+DETACHED = '\t\t\t\t  ctx->level);\n\tstep->flush = true;\n\treturn true;\n'
+STASH = 'WRITE_ONCE(ptep[i], pte & ~KVM_PTE_VALID);'
+RANGE = 'kvm_tlb_flush_vmid_range(mmu, addr, (last - first + 1) * granule);'
+TABLE = '\tkvm_call_hyp(__kvm_tlb_flush_vmid_ipa, mmu, ctx->addr, TLBI_TTL_UNKNOWN);\n'
+CLEAN = (
+    '\t\tmm_ops->dcache_clean_inval_poc(kvm_pte_follow(ptep[i], mm_ops), granule);\n'
+    '\t\tkvm_clear_pte(&ptep[i]);\n'
+)
+NR = 'step->cleans ? nr * granule / PAGE_SIZE : nr);'
 
 # what is wrong then, and how: (what, text of pgtable.c or mmu.c, its replacement)
 MUTATIONS = [
     (
-        'tables are freed before the invalidation',
-        INVALIDATE + CLEAN + FREE,
-        FREE + INVALIDATE + CLEAN,
-    ),
-    ('pages are cleaned before the invalidation', INVALIDATE + CLEAN, CLEAN + INVALIDATE),
-    (
-        'a detached table is invalidated as if it were one page',
-        '\tdata->last = ctx->addr + kvm_granule_size(ctx->level) - PAGE_SIZE;\n',
-        '',
+        'a detached table is not invalidated',
+        DETACHED,
+        DETACHED.replace('\tstep->flush = true;\n', ''),
     ),
     (
-        'the span ends a page early',
-        SPAN,
-        f'{SPAN} - (end - data->first > PAGE_SIZE ? PAGE_SIZE : 0)',
+        'the invalidation ends where the range does, not where the walk did',
+        'kvm_tlb_flush_vmid_range(pgt->mmu, start, *addr - start);',
+        'kvm_tlb_flush_vmid_range(pgt->mmu, start, PAGE_SIZE);',
     ),
     (
-        'an emptied table is not in the span',
-        '\tif (!data->cleared || data->last < start)\n'
-        '\t\tstage2_unmap_mark_cleared(data, ctx->addr, KVM_PGTABLE_LAST_LEVEL);\n',
-        '',
+        'pages are not invalidated after the walk',
+        '\t\tstep->flush = true;\n\telse',
+        '\t\t;\n\telse',
+    ),
+    ('a run is invalidated but for its last entry', RANGE, RANGE.replace('first + 1', 'first')),
+    (
+        'a run of entries is invalidated by the address of the first',
+        'else if (first == last)',
+        'else if (first <= last)',
     ),
     (
-        'a table went, but the invalidation hints at a leaf',
-        'data->tables ? TLBI_TTL_UNKNOWN : data->last_level',
-        'data->last_level',
+        'a page is cleaned before its invalidation',
+        STASH,
+        STASH.replace('pte & ~KVM_PTE_VALID', 'pte'),
+    ),
+    ('the address of a page that was cleaned stays', CLEAN, CLEAN.splitlines(True)[0]),
+    ('an emptied table is freed without an invalidation', TABLE, ''),
+    (
+        'an emptied table is invalidated as if it were a page',
+        TABLE,
+        TABLE.replace('TLBI_TTL_UNKNOWN', 'KVM_PGTABLE_LAST_LEVEL'),
+    ),
+    (
+        'the table of a run is not freed',
+        '\t    (visit == KVM_PGTABLE_WALK_TABLE_PRE && ret))',
+        '\t    false)',
     ),
     (
         'a table is detached of which a part is outside the range',
-        'IS_ALIGNED(ctx->addr, granule) && ctx->end - ctx->addr >= granule',
-        'IS_ALIGNED(ctx->addr, granule)',
+        '!IS_ALIGNED(ctx->addr, granule) || ctx->end - ctx->addr < granule)',
+        '!IS_ALIGNED(ctx->addr, granule))',
     ),
     (
         'a subtree is freed without the tables below',
@@ -65,36 +78,24 @@ MUTATIONS = [
         'if (++level < 0) {',
     ),
     (
-        'the walk goes on a page behind where it stopped',
-        NEXT,
-        NEXT.replace('next', 'next + PAGE_SIZE'),
-    ),
-    # how often whoever waits for mmu_lock gets it
-    (
-        'a notifier offers the lock after 262,144 pages, whatever their size',
-        '(kvm_granule_size(KVM_PGTABLE_MIN_BLOCK_LEVEL) >> PAGE_SHIFT)',
-        '262144',
+        'entries of the PGD are left when all is detached',
+        'i < PTRS_PER_PTE && mm_ops->page_count(table) > 1',
+        'i < 4 && mm_ops->page_count(table) > 1',
     ),
     (
-        'write protection counts a block as one page',
-        'stage2_step_visited(ctx, ctx->arg, kvm_granule_size(ctx->level) >> PAGE_SHIFT)',
-        'stage2_step_visited(ctx, ctx->arg, 1)',
+        'the walk resumes a page beyond where it ended',
+        '\tstep->next = next;\n',
+        '\tstep->next = next + PAGE_SIZE;\n',
     ),
+    ('a run goes on beyond the range', '\t\tend = min(end, ctx->end);\n', ''),
+    # how often a waiter for mmu_lock gets it
     (
-        'write protection counts the pages of what is not mapped',
-        'stage2_step_visited(ctx, ctx->arg, 1);',
-        'stage2_step_visited(ctx, ctx->arg, kvm_granule_size(ctx->level) >> PAGE_SHIFT);',
+        'a contended lock is kept for 262,144 entries',
+        '#define STAGE2_CONTENTION_BATCH\t\t512',
+        '#define STAGE2_CONTENTION_BATCH\t\t262144',
     ),
-    (
-        'a block that an unmap has cleaned counts as one page',
-        f'{NR}{VISITED}',
-        f'\t\tnr = 1;\n{VISITED}',
-    ),
-    (
-        'an unmap offers the lock as seldom as write protection does',
-        'kvm->mmu_invalidate_in_progress ?',
-        'true ?',
-    ),
+    ('a block that was cleaned counts as one page', NR, 'nr);'),
+    ('a block that was not cleaned counts as its pages', NR, 'nr * granule / PAGE_SIZE);'),
 ]
 
 
@@ -105,7 +106,7 @@ def cut(text, start):
 
 def source():
     """kvm_pgtable.h and stage 2 of pgtable.c, without includes and what is not modelled, and of
-    mmu.c when to release the lock."""
+    mmu.c when to release the lock, and how tables are freed."""
     header = cut(
         (ARM64 / 'include/asm/kvm_pgtable.h').read_text(), 'static inline u64 kvm_get_parange'
     )
@@ -118,9 +119,10 @@ def source():
         'size_t kvm_pgtable_stage2_pgd_size(',
     ):
         code = cut(code, start)
-    lock = (ARM64 / 'kvm/mmu.c').read_text()
-    last = lock.index('static bool stage2_wp_should_yield(')
-    code += lock[lock.index('#define STAGE2_CONTENTION_BATCH\t') : lock.index('\n}\n', last) + 3]
+    mmu = (ARM64 / 'kvm/mmu.c').read_text()
+    for start in ('#define STAGE2_CONTENTION_BATCH\t', 'static void stage2_free_tables('):
+        first = mmu.index(start)
+        code += mmu[first : mmu.index('\n}\n', first) + 3]
     return [re.sub(r'^#include .*$', '', text, flags=re.M) for text in (header, code)]
 
 
@@ -163,7 +165,7 @@ def main():
             wrong = True
             continue
         status, said = run(header, code.replace(old, new), seeds)
-        print(f'{what}: {said if status else "NOT SEEN"}')
+        print(f'{what}: {said or f"signal {-status}" if status else "NOT SEEN"}')
         wrong |= not status
     return int(wrong)
 

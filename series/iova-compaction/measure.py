@@ -4,9 +4,10 @@ is the number of instructions executed. A run gives the same figures whenever an
 done."""
 
 import re
+from functools import partial
 from pathlib import Path
 
-from kit.bench.measure import TREES, digest, row
+from kit.bench.measure import TREES, commands, digest, row
 from kit.errors import KitError
 from kit.host import host_cpus
 from kit.model import Limits, Options
@@ -22,20 +23,15 @@ SHIFT = {64: 3}
 # 1 GHz, HZ=250.
 APPEND = 'slab_nomerge lpj=4000000 cpu_init_udelay=0'
 SOURCE = Path(__file__).parent / 'module'
-LINE = re.compile(r'(\w+)((?: -?\d+)+)$')
-JOBS = {  # by CPUs
-    1: ('steady', 'irqsoff', 'irqsoff', 'irqsoff'),  # the timer looks at other moments each time
-    16: (
-        'burst',
-        'burst limit32=1',
-        'running',
-        'return',
-        'return flush_queue=1',
-        'wakeups',
-        'full',
-        'locked',
-    ),
-    64: ('burst', 'burst limit32=1', 'running', 'return', 'return flush_queue=1', 'locked'),
+LINE = re.compile(r'([\w-]+)((?: -?\d+)+)$')
+BOOTS = {  # what PART= takes: CPUs and jobs of one boot of each kernel
+    # the timer looks at other moments each time
+    'one-cpu': (1, ('steady', 'irqsoff', 'irqsoff', 'irqsoff')),
+    'misses': (64, ('burst', 'burst limit32=1')),
+    'running': (64, ('running',)),
+    'return': (64, ('locked', 'return', 'return flush_queue=1')),
+    '16-cpus': (16, ('burst', 'burst limit32=1', 'running', 'full', 'locked', 'wakeups')),
+    'return-16-cpus': (16, ('return', 'return flush_queue=1')),
 }
 LABELS = {  # metric: words
     'returning_burst': 'burst again, instructions',
@@ -136,14 +132,12 @@ def rows_of_returns(cpus, base, patched):
 
 
 def rows_of_traffic(cpus, one, other):
-    """Mixed traffic after the burst, against that before it in the same tree."""
+    """Mixed traffic after the burst, against that before the first burst in the same tree."""
     rows = []
     for name in one:
         found = re.fullmatch(r'traffic_(\d)_(\d+)s', name)
         if found:
-            before, after = (
-                [[each[f'traffic_{found[1]}_before'] / each[name]]] for each in (one, other)
-            )
+            before, after = ([[each['traffic_0_before'] / each[name]]] for each in (one, other))
             rows.append(
                 row(
                     'throughput_after_burst',
@@ -259,20 +253,25 @@ def rows_of(cpus, base, patched):
     return rows
 
 
-def measure(bench, runs=1, rounds=1):
-    """One boot of each kernel and number of CPUs: more would give the same figures."""
-    images = {tree: bench.build('x86_64', 'trace', tree) for tree in TREES}
-    modules = {tree: module(bench, tree) for tree in TREES}
-    boots = [(tree, cpus) for cpus in JOBS for tree in TREES]
+def part(bench, cpus, jobs, **_):
+    """One boot of each kernel: more would give the same figures."""
 
-    def boot(tree, cpus):
-        return boot_once(bench, tree, images[tree], modules[tree], JOBS[cpus], cpus)
+    def boot(tree):
+        image = bench.build('x86_64', 'trace', tree)
+        return boot_once(bench, tree, image, module(bench, tree), jobs, cpus)
 
     # a guest with -icount is one thread of the host, and knows no time but its own
     with Pool(host_cpus()) as pool:
-        got = dict(zip(boots, pool.map(boot, *zip(*boots))))
-    rows = [each for cpus in JOBS for each in rows_of(cpus, *(got[tree, cpus] for tree in TREES))]
-    return rows, got[boots[0]][3]
+        base, patched = pool.map(boot, TREES)
+    return rows_of(cpus, base, patched), base[3]
+
+
+PARTS = {name: partial(part, cpus=cpus, jobs=jobs) for name, (cpus, jobs) in BOOTS.items()}
+
+
+def measure(bench, **_):
+    parts = [each(bench) for each in PARTS.values()]
+    return [each for rows, _ in parts for each in rows], parts[0][1]
 
 
 HEAD = ['what', 'CPUs']
@@ -304,7 +303,7 @@ def describe(each):
 def cover(each):
     """What got worst, and what the letter answers with."""
     if each['metric'] == 'max_irqsoff_us':
-        return each['during'] == 'flush_32-bit'
+        return each['during'].endswith(('flush_32-bit', 'shrink_32-bit'))
     if each['cpus'] != 64:
         return False
     return (
@@ -332,5 +331,5 @@ def note(data):
         f'(-icount; {longer}, and times are divided by that). The burst: every CPU in turn '
         f'allocates and frees 1,024 ranges of each of six sizes. Burst again: all CPUs at the same '
         f'time allocate 256 of each size and free them; the instructions are those of all CPUs, '
-        f'waiting included. `{data["command"]}`'
+        f'waiting included. {commands(data)}'
     )

@@ -6,6 +6,7 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/cpuhotplug.h>
 #include <linux/spinlock.h>
 #include <linux/iova.h>
 #include <asm/msr.h>
@@ -46,6 +47,9 @@ static inline void locked_end(void)
 
 #undef EXPORT_SYMBOL_GPL
 #define EXPORT_SYMBOL_GPL(symbol)
+
+/* The kernel's iova.c has its state already; this one is of no x86 machine. */
+#define CPUHP_IOMMU_IOVA_DEAD	CPUHP_S390_PFAULT_DEAD
 
 #include "iova.c"
 

@@ -316,6 +316,9 @@ def cover(each):
         and each['idle_s'] == 10
         and each['flush_queue']
         or each['metric'] == 'idle_bytes'
+        or each['metric'] == 'locked_instructions'
+        and each['workload'] == 'shrink'
+        and not each['longest']
     )
 
 

@@ -34,15 +34,15 @@ BOOTS = {  # what PART= takes: CPUs and jobs of one boot of each kernel
     'return-16-cpus': (16, ('return', 'return flush_queue=1')),
 }
 LABELS = {  # metric: words
-    'returning_burst': 'burst again, instructions',
-    'throughput_after_burst': 'throughput / before the burst',
-    'alloc_free_instructions': 'alloc + free, instructions',
-    'miss_instructions': 'a miss, instructions',
-    'locked_instructions': "instructions with the tree's lock held",
+    'returning_burst': 'burst again',
+    'throughput_after_burst': 'throughput',
+    'alloc_free_instructions': 'alloc + free',
+    'miss_instructions': 'a miss',
+    'locked_instructions': "tree's lock held",
     'wakeups_per_min': 'wake-ups a minute',
-    'spurious_failures': 'failures, full address space',
-    'idle_bytes': 'idle nodes and magazines, bytes',
-    'max_irqsoff_us': 'irqs wait at most, us',
+    'spurious_failures': 'failures, address space full',
+    'idle_bytes': 'idle, bytes',
+    'max_irqsoff_us': 'irqs wait, us',
 }
 
 
@@ -283,7 +283,7 @@ def describe(each):
     if 'during' in each:
         what += f', {each["during"].replace("_", " ")}'
     if 'limit' in each:
-        what += f', {each["idle_ranges"]:,} idle ranges, {each["limit"]}-bit limit'
+        what += f', {each["idle_ranges"]:,} idle, {each["limit"]}-bit limit'
     if 'workload' in each:
         what += f', {each["workload"].replace("_", " ")}'
     if each.get('longest'):
@@ -294,7 +294,7 @@ def describe(each):
     if after is not None:
         what += f', {after:g} s after'
     if each.get('bursts_beside'):
-        what += ', again every 5 s'
+        what += ', bursts beside'
     if each.get('flush_queue'):
         what += ', flush queue'
     return [what, str(each['cpus'])]
@@ -334,5 +334,6 @@ def note(data):
         f'(-icount; {longer}, and times are divided by that). The burst: every CPU in turn '
         f'allocates and frees 1,024 ranges of each of six sizes. Burst again: all CPUs at the same '
         f'time allocate 256 of each size and free them; the instructions are those of all CPUs, '
-        f'waiting included. {commands(data)}'
+        f'waiting included. Throughput: of that before the burst. Others: instructions. '
+        f'{commands(data)}'
     )

@@ -98,6 +98,6 @@ class FrontPage(unittest.TestCase):
             if data and topics.front(topic).worst:
                 _, worst = front.said(topic, topics.front(topic).worst, data['rows'])
                 other = next(row for row in data['rows'] if row != worst)
-                other |= {'base': 1, 'patched': 1e9, 'ratio': 1e-9}
+                other |= {'base': 1, 'patched': 1e9, 'ratio': -1, 'better': 'lower'}
                 with self.assertRaisesRegex(KitError, 'the row that got worst is'):
                     front.worst(topic, topics.front(topic), data['rows'])

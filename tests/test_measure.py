@@ -80,6 +80,16 @@ class Tables(unittest.TestCase):
             with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(KitError):
                 bench.with_part('x', 'time', measure.Bench(), {}, '')
 
+    def test_a_record_names_what_is_below(self):
+        with (
+            mock.patch.object(measure, 'release', lambda _: '7.3.4'),
+            mock.patch.object(measure.provenance, 'of', lambda _: {}),
+            mock.patch.object(bench.provenance, 'below', lambda _: {'fixes': '', 'x': '', 'y': ''}),
+        ):
+            self.assertEqual('v7.3.4', measure.record('y', 'c', [], 'tcg')['base'])
+            made = bench.new_record('y', 'c', [], 'tcg,thread=single')
+            self.assertEqual(('v7.3.4 with fixes, x', 'tcg'), (made['base'], made['accelerator']))
+
     def test_a_ratio_is_within_its_range(self):
         # of all figures together patched is faster than of either boot by itself
         row = measure.row('x', [[1, 1, 9], [4, 9, 9]], [[1, 1, 1], [1, 4, 9]])

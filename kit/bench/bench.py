@@ -2,6 +2,7 @@
 """make bench: a topic or one of its postings measured alone, on what it is mailed on; written to
 bench.json in its folder, with its picture and tables."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from kit import topics
@@ -19,13 +20,18 @@ def about(row: Row) -> dict[str, Any]:
     return {key: value for key, value in row.items() if key not in FIGURES}
 
 
+def new_record(topic: str, command: str, rows: Sequence[Row], accelerator: str) -> Record:
+    below = [name for name in provenance.below(topic) if name != topic]
+    return measure.record(topic, command, rows, accelerator, below)
+
+
 def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], command: str) -> Record:
     """The record, with the rows of this part measured anew."""
     known = getattr(topics.benchmark(topic), 'PARTS', {})
     if part not in known:
         raise KitError(f'PART={part}: {topic} has {" ".join(known) or "no parts"}')
     rows, accelerator = known[part](bench, **given)
-    data = measure.load(topic) or measure.record(topic, command, [], accelerator)
+    data = measure.load(topic) or new_record(topic, command, [], accelerator)
     anew = [about(row) for row in rows]
     data['rows'] = [
         row for row in data['rows'] if row.get('command') != command and about(row) not in anew
@@ -50,7 +56,7 @@ def main(topic: str = '', part: str = '', full: bool = False, **given: Any) -> N
     if part:
         data = with_part(topic, part, bench, given, command)
     else:
-        data = measure.record(topic, command, *benchmark.measure(bench, **given))
+        data = new_record(topic, command, *benchmark.measure(bench, **given))
     measure.save(data, measure.path_of(topic))
     journal.end()
     pages.write()

@@ -248,10 +248,13 @@ def row(
     }
 
 
-def record(topic: str, command: str, rows: Sequence[Row], accelerator: str) -> Record:
+def record(
+    topic: str, command: str, rows: Sequence[Row], accelerator: str, below: Sequence[str] = ()
+) -> Record:
+    """below: the topics and postings that the base has, too."""
     return {
         'topic': topic,
-        'base': f'v{release(BASE)}',
+        'base': f'v{release(BASE)}{" with " if below else ""}{", ".join(below)}',
         'accelerator': accelerator.split(',')[0],
         'command': command,
         **provenance.of(topic),

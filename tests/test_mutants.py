@@ -126,6 +126,7 @@ class UserMode(unittest.TestCase):
         self.assertEqual(self.ran(good, 0), (False, good))
         self.assertEqual(self.ran(bad, 1), (True, bad))
         self.assertEqual(self.ran('Kernel panic', 1), (True, 'Kernel panic'))
+        self.assertTrue(self.ran(f'WARNING: possible circular locking\n{good}', 0)[0])
 
     def test_a_suite_that_does_not_run_is_an_error(self):
         with self.assertRaisesRegex(KitError, 'suite did not run'):

@@ -16,10 +16,12 @@ from kit.errors import KitError
 from kit.host import host_cpus
 from kit.paths import TOP, shown
 from kit.process import Word, result, step
+from kit.vm import console
 
 NAME = 'um'  # as make's ARCH=
 SYMBOLS = 'KUNIT SMP KASAN DEBUG_KERNEL PROVE_LOCKING DEBUG_ATOMIC_SLEEP DEBUG_LIST'
-KERNEL = 'ncpus=4', 'seccomp=on', 'mem=1G'  # it has several CPUs with seccomp only
+CPUS = '4'
+KERNEL = 'seccomp=on', 'mem=1G'  # it has several CPUs with seccomp only
 SECONDS = 300  # for a suite: the slowest takes some ten
 
 
@@ -58,13 +60,13 @@ def build(tree: Tree) -> None:
     step(f'build {tree}', command, cwd=tree.linux, log=folder(tree) / 'log', env=env)
 
 
-def run(tree: Tree, suite: str) -> tuple[bool, str]:
+def run(tree: Tree, suite: str, cpus: str = CPUS) -> tuple[bool, str]:
     """(did a test fail, or the kernel end otherwise; its output). An error if nothing ran."""
-    words = [f'--kernel_args={each}' for each in KERNEL]
+    words = [f'--kernel_args={each}' for each in (*KERNEL, f'ncpus={cpus}')]
     command = kunit(tree, 'exec', f'--timeout={SECONDS}', *words, suite)
     done = result(command, cwd=tree.linux)
     log = folder(tree) / 'test.log'
     text = log.read_text(errors='replace') if log.exists() else ''
     if '\n1..0' in text or f'# Subtest: {suite}' not in text and not done.returncode:
         raise KitError(f'{suite} did not run: {shown(log)}')
-    return done.returncode != 0, text
+    return done.returncode != 0 or bool(console.splats(text, console.splat_rules(NAME))), text

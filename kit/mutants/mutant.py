@@ -5,7 +5,7 @@ context. Before the diff come lines like those of a mail's header:
     Breaks: what the mistake breaks, in one sentence
     Test: the test that has to fail, as a topic.toml names it
     Boot: ARCH FLAVOUR, and words like iommu=amd or cpus=4 that choose among the test's boots; or
-        um, user-mode Linux, for a KUnit suite: much faster; um cpus=1 if the suite wants one CPU
+        um, user-mode Linux, for a KUnit suite: much faster
     Fails: a regular expression of what shows it: a result, its output, or a line of the console
     Equivalent: why nothing can notice it; then it is not built, and needs no Test and Boot
 """
@@ -65,9 +65,7 @@ def read(topic: str, path: Path) -> Mutant:
         raise wrong('there is no diff after an empty line')
     if bool(found.equivalent) == bool(found.test and found.boot):
         raise wrong('either Test: and Boot:, or Equivalent:')
-    if found.boot and not re.fullmatch(
-        rf'{uml.NAME}( cpus=\d+)?|\w+ [\w+]+( (iommu|cpus)=\w+)*', found.boot
-    ):
+    if found.boot and not re.fullmatch(rf'{uml.NAME}|\w+ [\w+]+( (iommu|cpus)=\w+)*', found.boot):
         raise wrong(
             f'Boot: {found.boot}: "ARCH FLAVOUR [iommu=NAME] [cpus=N]" or "{uml.NAME}" is meant'
         )

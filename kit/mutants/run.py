@@ -42,7 +42,7 @@ def attempt(each: Mutant, tree: Tree, name: str) -> tuple[bool, str]:
     boot = boot_of(each)
     if not boot:
         uml.build(tree)
-        return uml.run(tree, each.test, each.machine.get('cpus', uml.CPUS))
+        return uml.run(tree, each.test)
     image = kernel.build(boot.machine, boot.flavour, tree)
     said, status, message = run_boot(boot, image, name)
     failed = said.failed()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """KUnit suites in user-mode Linux: the kernel's kunit.py builds and runs it. A mistake is tried in
-half a minute, where a debug kernel takes several to link and to boot.
+half a minute; a debug kernel takes several minutes to link and boot.
 
 The kernel is configured with what the topics' `uml` in topic.toml name, and to find what a debug
 kernel finds.
@@ -20,8 +20,7 @@ from kit.vm import console
 
 NAME = 'um'  # as make's ARCH=
 SYMBOLS = 'KUNIT SMP KASAN DEBUG_KERNEL PROVE_LOCKING DEBUG_ATOMIC_SLEEP DEBUG_LIST'
-CPUS = '4'
-KERNEL = 'seccomp=on', 'mem=1G'  # it has several CPUs with seccomp only
+KERNEL = 'ncpus=4', 'seccomp=on', 'mem=1G'  # it has several CPUs with seccomp only
 SECONDS = 300  # for a suite: the slowest takes some ten
 
 
@@ -60,9 +59,9 @@ def build(tree: Tree) -> None:
     step(f'build {tree}', command, cwd=tree.linux, log=folder(tree) / 'log', env=env)
 
 
-def run(tree: Tree, suite: str, cpus: str = CPUS) -> tuple[bool, str]:
+def run(tree: Tree, suite: str) -> tuple[bool, str]:
     """(did a test fail, or the kernel end otherwise; its output). An error if nothing ran."""
-    words = [f'--kernel_args={each}' for each in (*KERNEL, f'ncpus={cpus}')]
+    words = [f'--kernel_args={each}' for each in KERNEL]
     command = kunit(tree, 'exec', f'--timeout={SECONDS}', *words, suite)
     done = result(command, cwd=tree.linux)
     log = folder(tree) / 'test.log'

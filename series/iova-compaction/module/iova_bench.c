@@ -207,7 +207,7 @@ static int cmp_u64(const void *one, const void *other)
 	return a < b ? -1 : a > b;
 }
 
-/* Free one of them and ask for a larger one. What other CPUs do counts, too: the median. */
+/* Frees one and allocates a larger one. The median leaves out what other CPUs execute. */
 static u64 uncached_alloc(int first)
 {
 	u64 took[PROBES];

@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/iommufd.h>
 #include <linux/memfd.h>
@@ -119,6 +120,36 @@ static int astray(const char *name, int mode, unsigned long nodes, const int *wa
 	return ret;
 }
 
+/* Map a file whose huge pages are reserved while node 1, to which we are bound, has none. */
+static int strayed(void)
+{
+	struct iommu_ioas_map_file map = {
+		.size = sizeof(map), .length = PAGES * PAGE, .iova = 1UL << 30,
+		.flags = IOMMU_IOAS_MAP_FIXED_IOVA | IOMMU_IOAS_MAP_READABLE,
+		.ioas_id = ioas,
+	};
+	struct iommu_ioas_unmap unmap = {
+		.size = sizeof(unmap), .iova = map.iova, .length = map.length, .ioas_id = ioas,
+	};
+	unsigned long nodes = 2;
+	int mapped;
+	void *at;
+
+	map.fd = memfd_create("huge", MFD_HUGETLB | MFD_HUGE_2MB);
+	need(map.fd >= 0 && !ftruncate(map.fd, PAGES * PAGE), "no memfd of huge pages");
+	need(!syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0), "cannot set the policy");
+	at = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, map.fd, 0);
+	need(at != MAP_FAILED, "cannot reserve huge pages");
+	need(!syscall(SYS_set_mempolicy, MPOL_BIND, &nodes, 8 * sizeof(nodes)),
+	     "cannot set the policy");
+	mapped = !ioctl(iommu, IOMMU_IOAS_MAP_FILE, &map);
+	need(mapped || errno == ENOMEM, "cannot map the file");
+	printf("bind, none: %s\n", mapped ? "mapped pages of another node" : "not mapped");
+	need(!mapped || !ioctl(iommu, IOMMU_IOAS_UNMAP, &unmap), "cannot unmap");
+	need(!munmap(at, PAGES * PAGE) && !close(map.fd), "cannot close the file");
+	return mapped;
+}
+
 int main(int argc, char **argv)
 {
 	static const int zero[] = { 0, 0 }, one[] = { 1, 1 }, both[] = { 0, 1 };
@@ -149,11 +180,12 @@ int main(int argc, char **argv)
 	ret |= astray("preferred many", MPOL_PREFERRED_MANY, 2, one);
 	ret |= astray("interleave", MPOL_INTERLEAVE, 3, both);
 
-	/* A preference is no more than that: node 0 helps out. */
+	/* A preference is no more than that: node 0 helps out. MPOL_BIND is strict. */
 	number(1, "nr_hugepages", 0);
 	need(!number(1, "free_hugepages", -1), "node 1 still has huge pages");
 	ret |= astray("preferred, none", MPOL_PREFERRED, 2, zero);
 	ret |= astray("preferred many, none", MPOL_PREFERRED_MANY, 2, zero);
+	ret |= strayed();
 	number(1, "nr_hugepages", pool[1] + POOL);
 
 	for (node = 0; node < 2; node++)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Runs a guest hypervisor that enters L2 with a VTCR_EL2 whose start level does
- * not fit its input size: the host must not warn, and L1 must get the fault.
- * For "KVM: arm64: nv: Do not WARN about a guest's VTCR_EL2".
+ * Runs a guest hypervisor that enters L2 with a stage 2 that cannot be walked:
+ * the host must not warn, and L1 must get the fault. For "KVM: arm64: nv: Let
+ * L1 handle errors in its stage 2".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* Headers before v6.16 */
@@ -34,11 +35,9 @@ asm("	.pushsection .rodata\n"
 	"	orr	x0, x0, #(1 << 34)\n"	/* HCR_EL2.E2H */
 	"	orr	x0, x0, #1\n"		/* HCR_EL2.VM */
 	"	msr	hcr_el2, x0\n"
-	"	mov	x0, #(1 << 48)\n"	/* VMID 1, table at 0 */
+	"	mov	x0, #(1 << 48)\n"	/* VMID 1, table at 0, which is no memory */
 	"	msr	vttbr_el2, x0\n"
-	"	mov	x0, #(5 << 16)\n"	/* VTCR_EL2: 48 bits of PA, 4K pages, level 2 */
-	"	orr	x0, x0, #16\n"		/* T0SZ: 48 bits of IPA, which is level 0 */
-	"	msr	vtcr_el2, x0\n"
+	"	msr	vtcr_el2, x2\n"		/* set by walk() */
 	"	mov	x0, #0x0830\n"		/* SCTLR_EL1 with the MMU off */
 	"	movk	x0, #0x30c5, lsl #16\n"
 	"	msr	s3_5_c1_c0_0, x0\n"	/* sctlr_el12 */
@@ -57,6 +56,19 @@ asm("	.pushsection .rodata\n"
 	"guest_end:\n"
 	"	.popsection\n");
 extern const char guest[], guest_end[];
+
+/* 4K pages and 48 bits of PA. L2 must fault with this status, ESR_EL2.IFSC. */
+#define VTCR(level, ipa_bits)	(5 << 16 | (2 - (level)) << 6 | (64 - (ipa_bits)))
+static const struct {
+	const char *name;
+	unsigned long long vtcr;
+	unsigned int status;
+} cases[] = {
+	{ "48 bits of IPA from level 2", VTCR(2, 48), 0x04 },
+	{ "64 bits of IPA", VTCR(0, 64), 0x04 },
+	{ "24 bits of IPA", VTCR(2, 24), 0x04 },
+	{ "a table outside memory", VTCR(0, 48), 0x14 },
+};
 
 static int must(int ret, const char *what)
 {
@@ -86,19 +98,24 @@ static void set_gic(int gic, unsigned int group, unsigned long attr, unsigned lo
 	must(ioctl(gic, KVM_SET_DEVICE_ATTR, &set), "vGIC");
 }
 
-int main(void)
+static void set_reg(int vcpu, unsigned long offset, unsigned long long value)
+{
+	struct kvm_one_reg reg = {
+		.id = KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE | offset,
+		.addr = (unsigned long)&value,
+	};
+
+	must(ioctl(vcpu, KVM_SET_ONE_REG, &reg), "a register");
+}
+
+static int walk(const char *name, unsigned long long vtcr, unsigned int status)
 {
 	int kvm = must(open("/dev/kvm", O_RDWR), "/dev/kvm"), vm, vcpu, ret;
 	struct kvm_userspace_memory_region slot = {
 		.guest_phys_addr = BASE, .memory_size = PAGES * 4096,
 	};
 	struct kvm_create_device gic = { .type = KVM_DEV_TYPE_ARM_VGIC_V3 };
-	unsigned long long pc = BASE, esr = 0;
-	struct kvm_one_reg reg = {
-		.id = KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE |
-		      KVM_REG_ARM_CORE_REG(regs.pc),
-		.addr = (unsigned long)&pc,
-	};
+	unsigned long long esr = 0;
 	struct kvm_vcpu_init init;
 	unsigned int before;
 	struct kvm_run *run;
@@ -120,7 +137,8 @@ int main(void)
 	must(ioctl(vm, KVM_ARM_PREFERRED_TARGET, &init), "target");
 	init.features[0] |= 1 << KVM_ARM_VCPU_HAS_EL2;
 	must(ioctl(vcpu, KVM_ARM_VCPU_INIT, &init), "vCPU with EL2");
-	must(ioctl(vcpu, KVM_SET_ONE_REG, &reg), "PC");
+	set_reg(vcpu, KVM_REG_ARM_CORE_REG(regs.pc), BASE);
+	set_reg(vcpu, KVM_REG_ARM_CORE_REG(regs.regs[2]), vtcr);
 	set_gic(gic.fd, KVM_DEV_ARM_VGIC_GRP_CTRL, KVM_DEV_ARM_VGIC_CTRL_INIT, 0);
 	run = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu, 0);
 	must(run == MAP_FAILED ? -1 : 0, "kvm_run");
@@ -128,17 +146,38 @@ int main(void)
 	before = warnings();
 	ret = ioctl(vcpu, KVM_RUN, 0);
 	if (warnings() != before) {
-		printf("BUG: VTCR_EL2 of a guest made the host warn; KVM_RUN: %d\n", ret);
+		printf("BUG: %s: the host warned; KVM_RUN: %d\n", name, ret);
 		return 1;
 	}
 	if (ret) {
-		printf("BUG: KVM_RUN failed, and L1 got no fault: %s\n", strerror(errno));
+		printf("BUG: %s: KVM_RUN failed: %s\n", name, strerror(errno));
 		return 1;
 	}
 	errno = ENODATA;
 	must(run->exit_reason == KVM_EXIT_MMIO && run->mmio.phys_addr == 0x1000 ? 0 : -1,
 	     "the fault of L2");
 	memcpy(&esr, run->mmio.data, 8);
-	printf("L1 got the fault of L2, ESR_EL2 %#llx\n", esr);
-	return 0;
+	printf("%s: L1 got the fault of L2, ESR_EL2 %#llx\n", name, esr);
+	if ((esr & 0x3f) == status)
+		return 0;
+	printf("BUG: %s: not with status %#x\n", name, status);
+	return 1;
+}
+
+int main(void)
+{
+	int ret = 0, status;
+
+	setvbuf(stdout, NULL, _IONBF, 0);
+	for (unsigned int i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		pid_t child = must(fork(), "fork");
+
+		if (!child)
+			exit(walk(cases[i].name, cases[i].vtcr, cases[i].status));
+		must(waitpid(child, &status, 0), "wait");
+		status = WIFEXITED(status) ? WEXITSTATUS(status) : CANNOT_TELL;
+		if (status && ret != 1)
+			ret = status;
+	}
+	return ret;
 }

@@ -449,24 +449,29 @@ static void check_absent(void)
 
 static void check_batches(void)
 {
+	/* Runs of pages that are cleaned, each of which counts for at least 32 */
+	u64 cleaned = 16 * STAGE2_STEP_PAGES * PAGE_SIZE;
 	s8 level;
 
 	seed = 0;
 	host_ops = false;
 	check_absent();
 	for (level = KVM_PGTABLE_MIN_BLOCK_LEVEL; level <= KVM_PGTABLE_LAST_LEVEL; level++) {
+		/* Blocks are visited one by one, and count for 32 each. */
+		u64 nr = level == KVM_PGTABLE_LAST_LEVEL ? 512 : 512 / 32;
+
 		check_batch(kvm_pgtable_stage2_wrprotect_resumable, level, true,
-			    512 * kvm_granule_size(level),
+			    nr * kvm_granule_size(level),
 			    "write protection offers the lock too seldom or too often");
 		check_batch(kvm_pgtable_stage2_unmap_resumable, level, true,
-			    512 * kvm_granule_size(level),
+			    nr * kvm_granule_size(level),
 			    "an unmap offers the lock too seldom or too often");
 		/* Without FWB pages are cleaned, those of a block at once. */
 		check_batch(kvm_pgtable_stage2_unmap_resumable, level, false,
-			    max(512 * PAGE_SIZE, kvm_granule_size(level)),
+			    max(cleaned, kvm_granule_size(level)),
 			    "an unmap cleans more than a block before it offers the lock");
 		check_batch(kvm_pgtable_stage2_flush_resumable, level, false,
-			    max(512 * PAGE_SIZE, kvm_granule_size(level)),
+			    max(cleaned, kvm_granule_size(level)),
 			    "a flush offers the lock too seldom or too often");
 	}
 }

@@ -94,6 +94,7 @@ MUTATIONS = [
         '#define STAGE2_CONTENTION_BATCH\t\t512',
         '#define STAGE2_CONTENTION_BATCH\t\t262144',
     ),
+    ('an entry that is visited alone counts as one of a run', 'max(nr, 32)', 'nr'),
     ('a block that was cleaned counts as one page', NR, 'nr);'),
     ('a block that was not cleaned counts as its pages', NR, 'nr * granule / PAGE_SIZE);'),
 ]

@@ -26,9 +26,9 @@
 
 #define MIB (1UL << 20)
 #define HUGE_SIZE (2 * MIB)
-#define MEMORY (160 * MIB)	/* more than the 128 for which there are helpers */
+#define MEMORY (160 * MIB)
 #define HUGETLB (16 * MIB)	/* the last of it */
-#define THREADED (128 * MIB)
+#define LARGE (128 * MIB)
 #define WINDOW (512 * MIB)	/* of IOVAs, a mapper's own */
 #define IOVA (4UL << 30)
 #define KEPT 8
@@ -231,7 +231,7 @@ static struct range random_range(struct mapper *mapper)
 	struct range range = { mapper->iova };
 
 	if (!rnd(12)) {
-		range.size = THREADED + rnd((MEMORY - THREADED) / page + 1) * page;
+		range.size = LARGE + rnd((MEMORY - LARGE) / page + 1) * page;
 		range.iova += rnd(2) * WINDOW / 2;
 		return range;
 	}
@@ -246,9 +246,8 @@ static bool map_some(struct mapper *mapper, char *base, struct range *kept)
 	struct range range = random_range(mapper);
 	uint64_t vaddr = (uintptr_t)base + rnd((MEMORY - range.size) / page + 1) * page;
 
-	if (range.size >= THREADED && rnd(2)) {
+	if (range.size >= LARGE && rnd(2)) {
 		unmap_all(mapper);
-		/* Absent memory is what helpers are for */
 		madvise(base, MEMORY - HUGETLB, MADV_DONTNEED);
 	}
 	if (!map(mapper, vaddr, range))

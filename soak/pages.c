@@ -106,7 +106,6 @@ static void *walk(void *arg)
 					counted(WALK);
 			}
 		}
-		/* Somebody has to be idle, or nobody gets helpers */
 		rest(100);
 	}
 	return NULL;

@@ -55,7 +55,7 @@ static struct actor actors[] = {
 #define NR_ACTORS (sizeof(actors) / sizeof(*actors))
 
 static const char *const count_names[NR_COUNTS] = {
-	[TYPE1] = "type1", [IOMMUFD] = "iommufd", [HELPER] = "helper", [DMA] = "dma",
+	[TYPE1] = "type1", [IOMMUFD] = "iommufd", [DMA] = "dma",
 	[FORK] = "fork", [EXEC] = "exec", [COLLAPSE] = "collapse", [SPLIT] = "split",
 	[WALK] = "walk", [VM] = "vm", [HOTPLUG] = "hotplug", [KILL] = "kill", [DUMP] = "dump",
 	[STOP] = "stop", [FREEZE] = "freeze", [MIGRATE] = "migrate", [LIMIT] = "limit",
@@ -263,9 +263,7 @@ static void print_stacks(void)
 		return;
 	for (size_t i = 0; i < found.gl_pathc; i++) {
 		snprintf(path, sizeof(path), "%.32s/comm", found.gl_pathv[i]);
-		/* Helpers are threads of theirs */
-		if (read_text(path, text, sizeof(text)) <= 0 ||
-		    (strcmp(text, "soak\n") && strcmp(text, "padata\n")))
+		if (read_text(path, text, sizeof(text)) <= 0 || strcmp(text, "soak\n"))
 			continue;
 		printf("# %s %s", found.gl_pathv[i], text);
 		snprintf(path, sizeof(path), "%.32s/stack", found.gl_pathv[i]);
@@ -329,8 +327,7 @@ static void check_counts(bool devices)
 	for (int i = 0; i < NR_COUNTS; i++) {
 		const char *reason = NULL;
 
-		if (!devices && (i == TYPE1 || i == IOMMUFD || i == HELPER || i == DMA ||
-				 i == EXEC))
+		if (!devices && (i == TYPE1 || i == IOMMUFD || i == DMA || i == EXEC))
 			reason = "no device on vfio-pci";
 		else if (!shared->cgroups && (i == FREEZE || i == MIGRATE || i == LIMIT))
 			reason = "no memory controller";

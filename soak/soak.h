@@ -13,7 +13,7 @@
 
 /* What is counted, and has to have happened */
 enum count {
-	TYPE1, IOMMUFD, HELPER, DMA, FORK, EXEC, COLLAPSE, SPLIT, WALK,
+	TYPE1, IOMMUFD, DMA, FORK, EXEC, COLLAPSE, SPLIT, WALK,
 	VM, HOTPLUG, KILL, DUMP, STOP, FREEZE, MIGRATE, LIMIT, NR_COUNTS
 };
 

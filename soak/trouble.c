@@ -4,7 +4,6 @@
  * that are frozen and whose memory.max changes. And CPUs that come and go.
  */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <err.h>
 #include <errno.h>
 #include <limits.h>
@@ -80,45 +79,6 @@ static void strike(int slot, int signal)
 	pthread_mutex_unlock(&shared->lock);
 }
 
-/* Does a thread of the kernel's help it to map? */
-static bool is_helped(pid_t pid)
-{
-	char path[PATH_MAX], comm[32];
-	struct dirent *entry;
-	bool found = false;
-	DIR *dir;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	dir = opendir(path);
-	while (dir && !found && (entry = readdir(dir))) {
-		snprintf(path, sizeof(path), "/proc/%d/task/%.16s/comm", pid, entry->d_name);
-		found = entry->d_name[0] != '.' && read_text(path, comm, sizeof(comm)) > 0 &&
-			!strcmp(comm, "padata\n");
-	}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
-/* One that is helped right now, or -1 */
-static int find_helped(void)
-{
-	static pid_t last;
-
-	for (int slot = 0; slot < MAX_VICTIMS; slot++) {
-		pid_t pid = shared->victims[slot].pid;
-
-		if (!pid || !shared->victims[slot].maps || !is_helped(pid))
-			continue;
-		if (pid != last)
-			counted(HELPER);
-		last = pid;
-		return slot;
-	}
-	last = 0;
-	return -1;
-}
-
 static void disturb(int slot)
 {
 	int what = rnd(shared->cgroups ? 10 : 4), cgroup = rnd(2);
@@ -126,7 +86,7 @@ static void disturb(int slot)
 
 	switch (what) {
 	case 0:
-		/* With SIGQUIT it dumps its core, for which its helpers have to end */
+		/* With SIGQUIT it dumps its core */
 		if (rnd(2)) {
 			strike(slot, SIGQUIT);
 			break;
@@ -168,11 +128,7 @@ void trouble(const char *bdf, int slot)
 	(void)bdf;
 	seed_random((slot + 1) * 1000000UL);
 	while (!over()) {
-		int helped = find_helped();
-
-		if (helped >= 0 && !rnd(4)) {
-			disturb(helped);
-		} else if (now() > next) {
+		if (now() > next) {
 			disturb(rnd(MAX_VICTIMS));
 			next = now() + rnd(2000) / 1000.0;
 		}

@@ -8,8 +8,7 @@
  *
  * Only the scenes with that word in their name.
  * Of the devices, which are on vfio-pci and in groups of their own, two are for
- * containers and the third is for iommufd. What fails is the calling thread's:
- * its helpers are spared, as each thread counts for itself.
+ * containers and the third is for iommufd. What fails is the calling thread's.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -35,7 +34,7 @@
 /* Of the process and of the system, as soon as a call has ended */
 struct left {
 	unsigned long locked;	/* kB, VmLck and VmPin */
-	unsigned long threads;	/* helpers among them */
+	unsigned long threads;
 	long pinned;		/* pages */
 	unsigned long huge;	/* pages of hugetlbfs */
 	unsigned long tables;	/* kB */

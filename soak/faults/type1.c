@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Containers of VFIO: made, mapped in, unmapped in, and given a second domain. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <pthread.h>
-#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -30,7 +27,6 @@
 static int container = -1, group = -1, second = -1;
 static unsigned long tables;	/* before the second group's attach */
 static unsigned int replays;
-static bool helped;
 static char groups[2][PATH_MAX];
 
 static const char *missing_device(void)
@@ -192,66 +188,6 @@ static void prepare_two_empty_domains(void)
 		err(1, "VFIO_IOMMU_UNMAP_DMA");
 }
 
-static void *watch_helpers(void *arg)
-{
-	bool *end = arg;
-
-	while (!__atomic_load_n(end, __ATOMIC_RELAXED)) {
-		DIR *dir = opendir("/proc/self/task");
-		char path[PATH_MAX], comm[32];
-		struct dirent *entry;
-
-		while (dir && (entry = readdir(dir))) {
-			snprintf(path, sizeof(path), "/proc/self/task/%.16s/comm", entry->d_name);
-			if (entry->d_name[0] != '.' && read_text(path, comm, sizeof(comm)) > 0 &&
-			    !strcmp(comm, "padata\n"))
-				helped = true;
-		}
-		if (dir)
-			closedir(dir);
-		/* It must not keep a CPU busy, which gets no helper then */
-		usleep(5000);
-	}
-	return NULL;
-}
-
-/* With helpers? */
-static void begin_helped(void)
-{
-	bool end = false;
-	pthread_t thread;
-
-	make_memory();
-	for (int tries = 5; tries && !helped; tries--) {
-		end = false;
-		prepare_container();
-		if (pthread_create(&thread, NULL, watch_helpers, &end))
-			errx(1, "pthread_create");
-		map();
-		unmap();
-		__atomic_store_n(&end, true, __ATOMIC_RELAXED);
-		pthread_join(thread, NULL);
-		close_all();
-	}
-}
-
-static const char *no_helper(void)
-{
-	return helped ? NULL : "nobody helped";
-}
-
-/* The caller alone, however much it maps */
-static void begin_alone(void)
-{
-	cpu_set_t one;
-
-	CPU_ZERO(&one);
-	CPU_SET(0, &one);
-	if (sched_setaffinity(0, sizeof(one), &one))
-		err(1, "sched_setaffinity");
-	make_memory();
-}
-
 #define MAP .missing = missing_device, .begin = make_memory, .prepare = prepare_container, \
 	.call = map, .undo = unmap_and_close
 #define UNMAP .missing = missing_device, .begin = make_memory, .prepare = prepare_mapping, \
@@ -268,15 +204,10 @@ const struct scene type1_scenes[] = {
 	{ "type1: absent 4K mapped", MAP, .backing = ABSENT, .size = MIB / 4 },
 	{ "type1: THP mapped", MAP, .backing = THP, .size = 16 * MIB },
 	{ "type1: hugetlb mapped", MAP, .backing = HUGETLB, .size = 16 * MIB },
-	/* Of 65,536 pages some are charged before the call ends: a failure has to give them back */
-	{ "type1: more mapped than is charged at once", MAP, .begin = begin_alone,
+	{ "type1: more mapped than is pinned at once", MAP,
 	  .backing = REPEATED, .size = 384 * MIB, .sparse = 8 },
-	{ "type1: mapped by several threads", MAP, .begin = begin_helped, .vain = no_helper,
-	  .backing = SMALL, .size = 128 * MIB, .sparse = 4 },
 	{ "type1: 4K unmapped", UNMAP, .backing = SMALL, .size = 8 * MIB },
 	{ "type1: THP unmapped", UNMAP, .backing = THP, .size = 16 * MIB },
-	{ "type1: unmapped by several threads", UNMAP, .begin = begin_helped, .vain = no_helper,
-	  .backing = SMALL, .size = 128 * MIB, .sparse = 4 },
 	{ "type1: a second group attached, a replay", .missing = missing_device,
 	  .begin = make_memory, .prepare = prepare_replay, .call = attach, .undo = undo_replay,
 	  .vain = no_replay, .backing = SMALL, .size = 8 * MIB },

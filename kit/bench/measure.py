@@ -39,8 +39,8 @@ from kit.build import kernel, program, reproducer, selftest
 from kit.build.trees import BASE, OURS, Tree, Trees, release
 from kit.errors import KitError
 from kit.model import Options
-from kit.paths import BUILD, SERIES, TOP, shown
-from kit.process import say, step
+from kit.paths import SERIES, TOP, shown
+from kit.process import say
 from kit.vm import guest
 
 Row = dict[str, Any]
@@ -171,29 +171,6 @@ def boot(
     if not figures:
         raise KitError(f'{what}: no figures in {shown(ended.folder / "results")}')
     return figures, ended.accelerator
-
-
-def plugin(source: Path) -> Path:
-    """A TCG plugin, compiled for QEMU on this host."""
-    made = BUILD / 'plugins' / f'{source.parent.name}.so'
-    made.parent.mkdir(parents=True, exist_ok=True)
-    step(
-        None,
-        [
-            'gcc',
-            '-O2',
-            '-Wall',
-            '-shared',
-            '-fPIC',
-            '-fvisibility=hidden',
-            '-I',
-            TOP / 'kit/bench',
-            '-o',
-            made,
-            source,
-        ],
-    )
-    return made
 
 
 def warn_if_busy(seconds: float = 1) -> None:

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Maps and unmaps memory with VFIO type1, or that and memfds with iommufd, with a
- * marker for plugin.c before and after each of the two calls.
+ * Maps and unmaps present memory with VFIO type1, or that and memfds with iommufd.
+ * Prints how many nanoseconds each call took: with -icount instructions.
  *
- *   pin_span GROUP MIB 4k|thp|hugetlb absent|present|first|last|other|limit
- *   pin_span DEVICE MIB 4k|thp|hugetlb|memfd|memfd_hugetlb absent|present
+ *   pin_span GROUP|DEVICE MIB BACKING
  *
- * first, last, other: the first, the last, every other 64 MiB is present; limit:
- * nothing is, and a quarter is what RLIMIT_MEMLOCK allows.
+ * BACKING: 4k, thp, hugetlb, hugetlb1g, shared_4k; for a device memfd and
+ * memfd_hugetlb, too.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -18,7 +17,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/iommufd.h>
@@ -26,13 +25,8 @@
 #include <linux/vfio.h>
 
 #define HUGE (2UL << 20)
-#define PART (64UL << 20)
+#define GIGA (1UL << 30)
 #define IOVA (4UL << 30)
-
-static void marker(void)
-{
-	asm volatile("xchg %%r15, %%r15" ::: "memory");
-}
 
 static int container_of(const char *group_path)
 {
@@ -79,13 +73,16 @@ static int memfd_of(size_t size, const char *backing)
 /* Huge pages are aligned, as a VMM's memory is. */
 static char *memory_of(size_t size, const char *backing)
 {
-	int hugetlb = strcmp(backing, "hugetlb") ? 0 : MAP_HUGETLB;
-	char *memory = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | hugetlb, -1, 0);
+	size_t huge = strcmp(backing, "hugetlb1g") ? HUGE : GIGA;
+	int hugetlb = strncmp(backing, "hugetlb", 7) ? 0 :
+		      MAP_HUGETLB | (huge == GIGA ? 30 : 21) << MAP_HUGE_SHIFT;
+	int share = strcmp(backing, "shared_4k") ? MAP_PRIVATE : MAP_SHARED;
+	char *memory = mmap(NULL, size + huge, PROT_READ | PROT_WRITE,
+			    share | MAP_ANONYMOUS | MAP_NORESERVE | hugetlb, -1, 0);
 
 	if (memory == MAP_FAILED)
 		err(1, "mmap");
-	memory = (char *)(((uintptr_t)memory + HUGE - 1) & ~(HUGE - 1));
+	memory = (char *)(((uintptr_t)memory + huge - 1) & ~(huge - 1));
 	if (!hugetlb && madvise(memory, size, strcmp(backing, "thp") ? MADV_NOHUGEPAGE :
 								       MADV_HUGEPAGE))
 		err(1, "madvise");
@@ -93,32 +90,23 @@ static char *memory_of(size_t size, const char *backing)
 	return memory;
 }
 
-static void make_present(char *memory, size_t size, const char *state)
+static uint64_t now(void)
 {
-	size_t from = strcmp(state, "last") ? 0 : size - PART;
-	size_t step = strcmp(state, "other") ? PART : 2 * PART;
-	size_t to = strcmp(state, "first") ? size : PART;
+	struct timespec ts;
 
-	for (size_t at = from; at < to; at += step)
-		memset(memory + at, 1, PART);
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000UL + ts.tv_nsec;
 }
 
-/* Without CAP_IPC_LOCK, too. */
-static void limit_to(size_t size)
+static int call(int fd, unsigned long request, void *argument, const char *what)
 {
-	struct rlimit limit = { size, size };
-
-	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setuid(65534))
-		err(1, "limit");
-}
-
-static int call(int fd, unsigned long request, void *argument)
-{
+	uint64_t took;
 	int failed;
 
-	marker();
+	took = now();
 	failed = ioctl(fd, request, argument);
-	marker();
+	took = now() - took;
+	printf("%s %lu\n", what, took);
 
 	return failed;
 }
@@ -133,7 +121,7 @@ static char *mapping_of(int fd, size_t size)
 	return memory;
 }
 
-static int main_iommufd(const char *path, size_t size, const char *backing, const char *state)
+static int main_iommufd(const char *path, size_t size, const char *backing)
 {
 	int iommufd = open("/dev/iommu", O_RDWR);
 	int fd = strncmp(backing, "memfd", 5) ? -1 : memfd_of(size, backing);
@@ -165,19 +153,18 @@ static int main_iommufd(const char *path, size_t size, const char *backing, cons
 	};
 	int failed;
 
-	if (strcmp(state, "absent"))
-		make_present(memory, size, state);
-	failed = fd < 0 ? call(iommufd, IOMMU_IOAS_MAP, &map) :
-			  call(iommufd, IOMMU_IOAS_MAP_FILE, &map_file);
-	if (failed || call(iommufd, IOMMU_IOAS_UNMAP, &unmap))
-		err(1, "%s", state);
+	memset(memory, 1, size);
+	failed = fd < 0 ? call(iommufd, IOMMU_IOAS_MAP, &map, "map") :
+			  call(iommufd, IOMMU_IOAS_MAP_FILE, &map_file, "map");
+	if (failed || call(iommufd, IOMMU_IOAS_UNMAP, &unmap, "unmap"))
+		err(1, "%s", backing);
 
 	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	size_t size = argc == 5 ? strtoul(argv[2], NULL, 0) << 20 : 0;
+	size_t size = argc == 4 ? strtoul(argv[2], NULL, 0) << 20 : 0;
 	struct vfio_iommu_type1_dma_map map = {
 		.argsz = sizeof(map),
 		.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
@@ -189,26 +176,20 @@ int main(int argc, char **argv)
 		.iova = IOVA,
 		.size = size,
 	};
-	const char *state;
 	int container;
 	char *memory;
 
 	if (!size)
-		errx(2, "usage: pin_span GROUP|DEVICE MIB BACKING STATE");
-	state = argv[4];
+		errx(2, "usage: pin_span GROUP|DEVICE MIB BACKING");
 	if (!strncmp(argv[1], "/dev/vfio/devices/", 18))
-		return main_iommufd(argv[1], size, argv[3], state);
+		return main_iommufd(argv[1], size, argv[3]);
 	container = container_of(argv[1]);
 	memory = memory_of(size, argv[3]);
-	if (!strcmp(state, "limit"))
-		limit_to(size / 4);
-	else if (strcmp(state, "absent"))
-		make_present(memory, size, state);
-
+	memset(memory, 1, size);
 	map.vaddr = (uintptr_t)memory;
-	if (call(container, VFIO_IOMMU_MAP_DMA, &map) != (strcmp(state, "limit") ? 0 : -1) ||
-	    call(container, VFIO_IOMMU_UNMAP_DMA, &unmap))
-		err(1, "%s", state);
+	if (call(container, VFIO_IOMMU_MAP_DMA, &map, "map") ||
+	    call(container, VFIO_IOMMU_UNMAP_DMA, &unmap, "unmap"))
+		err(1, "%s", argv[3]);
 
 	return 0;
 }

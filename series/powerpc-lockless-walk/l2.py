@@ -26,7 +26,7 @@ from kit.vm import guest, initrd  # noqa: E402
 ARCH = 'powerpc'
 MACHINE = machine(ARCH)
 CROSS = MACHINE.cross_compile
-TEST = 'mm/lockless_walk_test'
+TEST = 'mm/collapse_ipis_test'
 WORK = BUILD / 'apt' / 'qemu-ppc64el'
 L1 = """#!/bin/sh
 mkdir -p /lib64
@@ -38,7 +38,7 @@ echo 0 > $thp/khugepaged/alloc_sleep_millisecs
 echo 10 > $thp/khugepaged/scan_sleep_millisecs
 echo 4096 > $thp/khugepaged/pages_to_scan
 (sleep 5; echo always > $thp/enabled) &
-lockless_walk_test -s 60 -f stress > /tmp/stress 2>&1 &
+collapse_ipis_test -s 60 -f stress > /tmp/stress 2>&1 &
 LD_LIBRARY_PATH=/job qemu-system-ppc64 -L /job -nodefaults -no-user-config -display none \
     -serial stdio -no-reboot -accel kvm,kernel-irqchip=off -M pseries,x-vof=on,cap-cfpc=broken \
     -M cap-sbbc=broken,cap-ibs=broken,cap-ccf-assist=off -cpu host -m 512M -kernel /job/vmlinux \

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Measures collapse-ipis: the IPIs of collapses, what collapses and GUP-fast take in instructions,
+and the time of a collapse beside other CPUs."""
+
+import functools
+import re
+
+from kit.bench.measure import TREES, row
+from kit.model import Options
+from kit.process import Pool
+
+PROGRAM = 'collapse_ipis_perf'
+CPUS = (2, 8, 64)
+TIMES = 10  # collapses of each kind in a boot
+MACHINES = {  # (architecture, MMU): words for the kernel's command line
+    ('powerpc', 'radix'): '',
+    ('powerpc', 'hash'): 'disable_radix',
+    ('arm64', ''): '',
+    ('x86_64', ''): '',
+}
+# the event by which IPIs are counted, and no checks that cost time
+COUNTED, TIMED = 'trace', 'plain'
+IPIS = re.compile(r'ipis_(sync|tlb)_(\d+)_(\w+)')
+
+
+def boot_both(bench, arch, images, job, file, options, what):
+    """{tree: figures} and the accelerator. What is counted does not depend on the host's time, so
+    the two kernels run side by side."""
+
+    def boot(tree):
+        return bench.figures_of(
+            arch, images[tree], f'#!/bin/sh\n{PROGRAM} {job}\n', [file], options, f'{what}, {tree}'
+        )
+
+    with Pool(len(TREES)) as pool:
+        ended = dict(zip(TREES, pool.map(boot, TREES)))
+    return {tree: figures for tree, (figures, _) in ended.items()}, ended['base'][1]
+
+
+def fields_of(name):
+    """What a metric of the program says: the fields of its row."""
+    if found := IPIS.fullmatch(name):
+        kind, order, neighbours = found.groups()
+        return {
+            'metric': 'ipis_per_collapse',
+            'unit': 'IPIs',
+            'kind': kind,
+            'order': int(order),
+            'neighbours': neighbours,
+        }
+    if name == 'ipis_munmap':
+        return {'metric': 'ipis_per_munmap', 'unit': 'IPIs'}
+    neighbours = name.removeprefix('collapse_time_')
+    return {'metric': 'collapse_time', 'unit': 'ns', 'neighbours': neighbours}
+
+
+def ipis(bench, machine, file, runs, cpus=CPUS):
+    (arch, mmu), found = machine, []
+    images = {tree: bench.build(arch, COUNTED, tree) for tree in TREES}
+    for number in cpus:
+        seen = {}
+        append = f'{MACHINES[machine]} nohz_full={number // 2}-{number - 1}'
+        options = Options(append=append, devices=(), cpus=number)
+        for run in range(1, runs + 1):
+            what = f'{" ".join(filter(None, machine))}, {number} CPUs, run {run} of {runs}'
+            both, _ = boot_both(bench, arch, images, f'ipis {TIMES}', file, options, what)
+            for name in both['base']:
+                seen.setdefault(name, []).append([both[tree][name] for tree in TREES])
+        for name, boots in seen.items():
+            fields = {'arch': arch, 'mmu': mmu, 'cpus': number, **fields_of(name)}
+            before, after = zip(*boots)
+            found.append(row(before=before, after=after, **fields))
+    return found
+
+
+def instructions(bench, machine, file, rounds):
+    arch, mmu = machine
+    images = {tree: bench.build(arch, TIMED, tree) for tree in TREES}
+    options = Options(append=MACHINES[machine], devices=(), icount=True)
+    what = f'{" ".join(filter(None, machine))}, instructions'
+    seen, accelerator = boot_both(bench, arch, images, f'time {rounds}', file, options, what)
+    found = []
+    for name in seen['base']:
+        metric, _, rest = name.partition('_')
+        fields = {'metric': f'{name}_instructions', 'arch': arch, 'mmu': mmu}
+        if metric == 'gup':
+            memory, pages = rest.split('_')
+            fields |= {'metric': 'gup_fast_instructions', 'memory': memory, 'pages': int(pages)}
+        before, after = ([seen[tree][name]] for tree in TREES)
+        found.append(row(before=before, after=after, unit='instructions', **fields))
+    return found, accelerator
+
+
+# instructions: the minimum of the rounds repeats, with three it may be one more
+def one_machine(machine, bench, runs=5, rounds=20):
+    """(rows, accelerator)"""
+    file = bench.selftest(machine[0], f'mm/{PROGRAM}')
+    found, accelerator = instructions(bench, machine, file, rounds)
+    return found + ipis(bench, machine, file, runs), accelerator
+
+
+PARTS = {machine[1] or machine[0]: functools.partial(one_machine, machine) for machine in MACHINES}
+
+
+def measure(bench, **given):
+    """(rows, accelerator)"""
+    found = [one_machine(machine, bench, **given) for machine in MACHINES]
+    return [each for rows, _ in found for each in rows], found[-1][1]
+
+
+HEAD = ['what', 'on', 'CPUs', 'order', 'others']
+
+
+def describe(each):
+    """The cells that say what a row is."""
+    what = each['metric'].replace('_instructions', ', instructions').replace('_', ' ')
+    what = what.replace('ipis per', 'IPIs per').replace('gup fast', 'GUP-fast')
+    if 'kind' in each:
+        what += {'sync': ', for walks', 'tlb': ', for TLBs'}[each['kind']]
+    if 'pages' in each:
+        what += f', {each["memory"]} pages, {each["pages"]} a call'
+    on = ' '.join(filter(None, (each['arch'], each['mmu'])))
+    cpus, order = str(each.get('cpus', 1)), str(each.get('order', ''))
+    return [what, on, cpus, order, each.get('neighbours', '')]
+
+
+def cover(each):
+    """On x86: IPIs of 8 CPUs, and GUP-fast."""
+    if each['arch'] != 'x86_64':
+        return False
+    if each['metric'] == 'ipis_per_collapse':
+        return each['cpus'] == 8 and each['neighbours'] == 'walk' and each['order'] in (2, 9)
+    return each['metric'] == 'gup_fast_instructions' and each['pages'] == 1
+
+
+def note(data):
+    return (
+        f'Base {data["base"]}, accelerator {data["accelerator"]}, with -icount shift=0 for '
+        f'instructions; powerpc: pseries, 64K pages. IPIs: the events csd_queue_cpu of the '
+        f'functions that wait for walks and flush TLBs, per collapse; mTHP orders by khugepaged. '
+        f'Half of the CPUs are in nohz_full=. `{data["command"]}`'
+    )
+
+
+def plot(data, plt):
+    """Bars of the IPIs for walks, base beside patched: a group for each order."""
+    rows = [
+        each
+        for each in data['rows']
+        if each['metric'] == 'ipis_per_collapse' and each['kind'] == 'sync' and each['cpus'] == 8
+    ]
+    figure, axes = plt.subplots(1, len(MACHINES), figsize=(12, 3.2), sharey=True)
+    for panel, (arch, mmu) in zip(axes, MACHINES):
+        found = [each for each in rows if (each['arch'], each['mmu']) == (arch, mmu)]
+        for place, each in enumerate(found):
+            panel.bar(place * 3, each['base'], color='#4477aa', alpha=0.4)
+            panel.bar(place * 3 + 1, each['patched'], color='#4477aa')
+        panel.set_xticks(
+            [place * 3 for place in range(len(found))],
+            [f'{each["order"]} {each["neighbours"]}' for each in found],
+            rotation=90,
+            fontsize=6,
+        )
+        panel.set_title(f'{arch} {mmu}')
+    axes[0].set_ylabel(f'IPIs a collapse ({data["base"]})')
+    figure.tight_layout()
+    return figure

@@ -7,6 +7,8 @@ long totram = 1L << 19;
 int cpu_now, nomem;
 bool count_locked;
 
+#define HOLES 57174
+
 static struct iova_domain domain;
 static unsigned long pfns[NR * 1024];
 static unsigned long limit = (1UL << 36) - 1;
@@ -106,18 +108,36 @@ noinline void count_mixed(void)
 	mixed(8000);
 }
 
+/* The domain has no space but holes of 32 pages. */
+static void make_holes(void)
+{
+	static struct iova *iovas[2 * HOLES];
+
+	for (int i = 0; i < 2 * HOLES; i++)
+		iovas[i] = alloc_iova(&domain, 32, limit, true);
+	for (int i = 0; i < 2 * HOLES; i += 2)
+		__free_iova(&domain, iovas[i]);
+}
+
+/* It fails. */
+noinline void count_holes(void)
+{
+	if (alloc_iova(&domain, 33, limit, true))
+		abort();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } counts[] = {
 	{ "miss", count_miss }, { "pair", count_pair }, { "return", count_return },
-	{ "flush", count_flush }, { "mixed", count_mixed },
+	{ "flush", count_flush }, { "mixed", count_mixed }, { "holes", count_holes },
 };
 
 /* bench WHAT [burst] [32] */
 int main(int argc, char **argv)
 {
-	bool after = false;
+	bool after = false, holes;
 
 	for (int i = 2; i < argc; i++) {
 		if (!strcmp(argv[i], "burst"))
@@ -126,14 +146,17 @@ int main(int argc, char **argv)
 			limit = (1UL << 20) - 1;
 	}
 	iova_cache_get();
-	init_iova_domain(&domain, PAGE_SIZE, 1);
+	holes = argc > 1 && !strcmp(argv[1], "holes");
+	init_iova_domain(&domain, PAGE_SIZE, holes ? limit + 1 - 2 * HOLES * 32UL : 1);
 	if (argc < 2 || iova_domain_init_rcaches(&domain))
 		return 1;
 	if (!strcmp(argv[1], "mixed"))
 		mixed(20000);
+	if (holes)
+		make_holes();
 	if (after)
 		burst();
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		if (!strcmp(argv[1], counts[i].name))
 			counts[i].run();
 	}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """python3 -m kit VERB: the verbs and their options.
 
-This module alone reads the command line. An option is also a variable: `--topic x` or TOPIC=x, as
-make passes it. A verb's function gets the options that were given as keyword arguments, so their
-defaults stand there. Nothing is installed, fetched or built before the words are parsed.
+Only this module reads the command line. Each option is also a variable, as make passes it:
+`--topic x` is TOPIC=x. A verb's function gets the given options as keyword arguments and defines
+their defaults. Nothing is installed, fetched or built before the command line is parsed.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from kit.process import end_children
 
 Given = dict[str, Any]  # {option: value}
 
-USAGE = 2  # exit status of a command line that is wrong
+USAGE = 2  # exit status for a wrong command line
 
 
 def number(text: str) -> int:
     if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f'{text}: a number is meant')
+        raise argparse.ArgumentTypeError(f'{text}: expected a positive number')
     return int(text)
 
 
@@ -46,17 +46,17 @@ def pattern(text: str) -> str:
 
 
 def flag(text: str) -> bool:
-    """Of a variable: 1 and 0 are the words for yes and no."""
+    """The value of a variable: 1 for yes, 0 for no."""
     if text not in ('0', '1'):
-        raise argparse.ArgumentTypeError(f'{text}: 1 is meant')
+        raise argparse.ArgumentTypeError(f'{text}: expected 1')
     return text == '1'
 
 
 def results_file(text: str) -> Path:
-    """Known before anything is built."""
+    """Checked before anything is built."""
     path, known = Path(text).expanduser().absolute(), ('.ktap', '.xml', '.json')
     if path.suffix not in known:
-        raise argparse.ArgumentTypeError(f'{text}: a name with one of {" ".join(known)} is meant')
+        raise argparse.ArgumentTypeError(f'{text}: expected a name with one of {" ".join(known)}')
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f'{path.parent}: no such folder')
     return path
@@ -64,10 +64,10 @@ def results_file(text: str) -> Path:
 
 @dataclass(frozen=True)
 class Option:
-    value: str  # what --help calls its value; of a flag the empty string
+    value: str  # the name of its value in --help; empty for a flag
     help: str
     kind: Callable[[str], Any] = str
-    variable: bool = True  # make passes it, too
+    variable: bool = True  # is it also a make variable?
 
     def add(self, parser: argparse.ArgumentParser, names: Sequence[str]) -> None:
         kind: dict[str, Any] = (
@@ -85,42 +85,41 @@ def a_flag(text: str, **more: Any) -> Option:
 OPTIONS = {
     'append': Option('WORDS', "more words for the kernel's command line"),
     'arch': Option('ARCH', 'the architecture, one of guest/*.toml'),
-    'base': Option('COMMIT', 'what "base" is of the tree of --linux; otherwise its newest release'),
-    'boot': Option('NAME', 'only mistakes for such a boot: um, or an architecture'),
-    'calls': Option('N', 'how many random calls', number),
-    'check': Option('WORDS', 'only checks whose name has one of the words in it'),
-    'cpus': Option('N', 'CPUs of the guest', number),
-    'delete': a_flag('with --draw: lines are deleted, not altered'),
-    'draw': Option('N', 'this many lines of the topic altered at random, not chosen', number),
+    'base': Option('COMMIT', 'the "base" in the tree of --linux; default: its newest release'),
+    'boot': Option('NAME', 'only bugs for this boot: um, or an architecture'),
+    'calls': Option('N', 'number of random calls', number),
+    'check': Option('WORDS', 'only checks with one of these words in their name'),
+    'cpus': Option('N', 'number of CPUs of the guest', number),
+    'delete': a_flag('with --draw: only delete lines'),
+    'draw': Option('N', 'alter or delete N randomly drawn lines of the topic', number),
     'flavour': Option('FLAVOUR', 'plain, debug, trace or kcsan; +NAME adds guest/config/*+NAME'),
-    'full': a_flag('also what is slow'),
+    'full': a_flag('include slow parts'),
     'gdb': a_flag('the guest waits for gdb'),
     'iommu': Option('NAME', 'one of the IOMMUs in guest/ARCH.toml'),
     'keep': a_flag('leave a linux/ that holds work as it is', variable=False),
-    'kselftest': Option('SUITE[:PROGRAM]', "upstream's, in the tree of --linux; of any suite"),
-    'linux': Option('PATH', 'a git tree of your own; it is only read'),
+    'kselftest': Option('SUITE[:PROGRAM]', 'any upstream kselftest in the tree of --linux'),
+    'linux': Option('PATH', 'your own git tree, which is only read'),
     'mem': Option('SIZE', 'memory of the guest, for example 4G'),
-    'minutes': Option('N', 'how long', number),
-    'mutant': Option('REGEX', 'only mistakes with such a name', pattern),
+    'minutes': Option('N', 'duration', number),
+    'mutant': Option('REGEX', 'only bugs whose name matches', pattern),
     'part': Option('NAME', 'only this part of the benchmark'),
-    'patch': Option('WORDS', 'of a topic mailed patch by patch: those with this in their name'),
-    'reflect': a_flag('a trial: send it to yourself only'),
+    'patch': Option('WORDS', 'if patches are mailed singly: those with this in their file name'),
+    'reflect': a_flag('send it only to yourself, as a trial'),
     'results': Option(
-        'FILE', 'what the tests gave, as .ktap, .xml (JUnit) or .json (KernelCI)', results_file
+        'FILE', 'write test results as .ktap, .xml (JUnit) or .json (KernelCI)', results_file
     ),
-    'reviewed': a_flag('you have read each patch, and sign for it'),
-    'rounds': Option('N', 'rounds in each boot', number),
-    'runs': Option('N', 'boots of each kernel', number),
-    'sample': Option('N', 'this many of them, drawn at random', number),
-    'seed': Option('N', 'repeats a sequence of random numbers', number),
-    'send': a_flag('send it; without, it stays in an mbox'),
-    'share': Option('FOLDER', 'a folder of this host, /share in the guest'),
+    'reviewed': a_flag('states that you have read each patch and sign it off'),
+    'rounds': Option('N', 'number of rounds in each boot', number),
+    'runs': Option('N', 'number of boots of each kernel', number),
+    'sample': Option('N', 'only N of them, drawn at random', number),
+    'seed': Option('N', 'seed of the random numbers, to repeat a run', number),
+    'send': a_flag('send it; otherwise it is only written to an mbox'),
+    'share': Option('FOLDER', 'a folder of the host, mounted as /share in the guest'),
     'stable-git': Option('URL', 'a stable git tree to fetch the base from'),
     'stay': a_flag('with --keep: leave another commit of series/ checked out', variable=False),
-    'test': Option('REGEX', 'only tests with such a name', pattern),
+    'test': Option('REGEX', 'only tests whose name matches', pattern),
     'topic': Option(
-        'TOPIC',
-        'a folder of series/, or for mail and bench a posting TOPIC/NN-POSTING; of mail several',
+        'TOPIC', 'a folder of series/; mail and bench also take TOPIC/NN-POSTING, and mail several'
     ),
     'tree': Option('TREE', 'patched or base'),
 }
@@ -130,13 +129,13 @@ OPTIONS = {
 class Verb:
     function: str  # ROOM.MODULE.FUNCTION below kit
     help: str
-    options: str = ''  # what the function takes
-    setup: str = ''  # options for what prepares linux/
-    # what has to be there: `series` is linux/ as series/ describes it (work in it is kept), `own`
-    # the same or another of its commits, or the user's own tree with --linux, `base` the base alone
+    options: str = ''  # the options that the function takes
+    setup: str = ''  # options for the preparation of linux/
+    # `series` needs linux/ as series/ describes it, with any work in it. `own` accepts any of its
+    # commits too, or the user's own tree with --linux. `base` needs only the base.
     needs: str = ''
     packages: str = ''  # a set of kit/setup/deps.py
-    archs: str = ''  # compilers and QEMU of `one` architecture, or of `all` that topics boot
+    archs: str = ''  # needs compilers and QEMU of `one` architecture, or of `all` booted ones
     make: bool = True  # a target of make
     words: tuple[str, ...] = ()  # positional arguments
     also: dict[str, str] = field(default_factory=dict)  # other names of options: {name: option}
@@ -151,25 +150,25 @@ KERNEL = ('arch', 'flavour', 'tree')
 
 
 def boot_arguments(parser: argparse.ArgumentParser) -> None:
-    """Of `boot`, which takes anything that a boot may be given."""
+    """Adds the arguments of `boot`: all options of a boot."""
     parser.add_argument('job', type=Path, help='a shell script for the guest')
-    parser.add_argument('files', type=Path, nargs='*', help='beside it in /job, also in PATH')
-    parser.add_argument('--cpus', type=int, metavar='N', help='2, or 1 with --icount')
-    parser.add_argument('--mem', metavar='SIZE', help="for example 4G; otherwise the machine's own")
+    parser.add_argument('files', type=Path, nargs='*', help='files for /job, which is also in PATH')
+    parser.add_argument('--cpus', type=int, metavar='N', help='default: 2, or 1 with --icount')
+    parser.add_argument('--mem', metavar='SIZE', help="for example 4G; default: the machine's")
     parser.add_argument('--append', metavar='WORDS', help=OPTIONS['append'].help)
     parser.add_argument('--icount', action='store_true', help='guest time = instructions executed')
-    parser.add_argument('--prealloc', action='store_true', help='memory backed before the start')
+    parser.add_argument('--prealloc', action='store_true', help='allocate memory before the start')
     parser.add_argument('--nodes', type=int, metavar='N', help='NUMA nodes')
-    parser.add_argument('--iommu', metavar='NAME', help='one of guest/ARCH.toml, or none')
+    parser.add_argument('--iommu', metavar='NAME', help='an IOMMU of guest/ARCH.toml, or none')
     parser.add_argument(
         '--device',
         action='append',
         dest='devices',
         metavar='WORDS',
-        help="instead of the machine's own",
+        help="replaces the machine's devices",
     )
-    parser.add_argument('--qemu', action='append', metavar='WORD', help='one more word for QEMU')
-    parser.add_argument('--image', type=Path, help='boot this image, build nothing')
+    parser.add_argument('--qemu', action='append', metavar='WORD', help='another word for QEMU')
+    parser.add_argument('--image', type=Path, help='boot this image instead of building one')
     for limit in fields(Limits):
         parser.add_argument(
             f'--{limit.name}', type=int, metavar='SECONDS', help=f'limit (default {limit.default})'
@@ -179,7 +178,7 @@ def boot_arguments(parser: argparse.ArgumentParser) -> None:
 VERBS = {
     'run': Verb(
         'bench.run.main',
-        'the main job: base and patched kernel side by side',
+        'measure base and patched kernel, and show a table',
         'topic runs',
         'linux base stable-git',
         'own',
@@ -188,7 +187,7 @@ VERBS = {
     ),
     'test': Verb(
         'test.test.main',
-        'boot kernels, run the tests in them',
+        'boot kernels and run the tests in them',
         'test arch flavour cpus iommu full linux kselftest results',
         'base stable-git',
         'own',
@@ -198,7 +197,7 @@ VERBS = {
     ),
     'soak': Verb(
         'soak.soak.main',
-        "all topics' workloads at once, with faults, kills and hotplug",
+        "run all topics' workloads at once, with faults, kills and hotplug",
         'minutes arch flavour seed',
         'stable-git',
         'series',
@@ -216,7 +215,7 @@ VERBS = {
     ),
     'mutants': Verb(
         'mutants.run.main',
-        'make mistakes on purpose: the tests have to notice',
+        'seed bugs, which the tests must detect',
         'topic mutant boot sample seed draw delete',
         'stable-git',
         'series',
@@ -225,7 +224,7 @@ VERBS = {
     ),
     'shell': Verb(
         'vm.shell.main',
-        'a shell in a kernel',
+        'boot a kernel with a shell',
         'arch flavour tree cpus mem iommu append share gdb',
         'linux base stable-git',
         'own',
@@ -234,24 +233,24 @@ VERBS = {
     ),
     'bench': Verb(
         'bench.bench.main',
-        'measure a topic or a posting alone: its bench.json, picture and tables',
+        'measure a topic or a posting alone; writes bench.json, picture and tables',
         'topic part runs rounds full',
         'stable-git',
         'series',
         'BENCH',
         'all',
     ),
-    # it makes linux/ itself, beside its first checks
+    # it makes linux/ itself, while its first checks run
     'check': Verb(
         'check.check.main',
-        'everything static: patches apply, compile, survive mailing',
+        'run all static checks: patches apply, compile, survive mailing',
         'check full linux stable-git',
         packages='CHECK',
         archs='all',
     ),
     'mail': Verb(
         'mail.mail.main',
-        'a posting as mail, into an mbox',
+        'write a posting as mail into an mbox, or send it',
         'topic patch send reflect reviewed linux stable-git',
         needs='series',
         packages='MAIL',
@@ -303,9 +302,9 @@ def variable(name: str) -> str:
 
 
 VARIABLES = {variable(name): name for name, option in OPTIONS.items() if option.variable}
-# names that a shell may have for something else: only make's are meant
+# a shell may export these for another purpose: only make's command line counts
 FOREIGN = {'ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'SEED'}
-# often in the environment, and no error where nothing is fetched
+# often exported, and harmless where nothing is fetched
 EXPORTED = {'STABLE_GIT'}
 
 
@@ -314,14 +313,14 @@ def wrong(message: str) -> NoReturn:
 
 
 class Parser(argparse.ArgumentParser):
-    """Its errors are one line."""
+    """Reports errors in one line."""
 
     def error(self, message: str) -> NoReturn:
         wrong(f'{message} (see {self.prog} --help)')
 
 
 def help_of(name: str, verb: Verb) -> str | None:
-    """What --help says of the verb: its module's own words, if the verb is all that is in it."""
+    """The description in --help: the docstring of the module, if it has a main()."""
     module, _, function = verb.function.rpartition('.')
     if function == 'main':
         return importlib.import_module(f'kit.{module}').__doc__
@@ -335,9 +334,9 @@ def parsers() -> tuple[Parser, dict[str, Parser]]:
         prog='python3 -m kit',
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description='Linux patch series: apply, build, boot, test, measure, mail.',
+        description='Apply, build, boot, test, measure and mail Linux patch series.',
         epilog='`make VERB NAME=value` is the same as `python3 -m kit VERB --name '
-        'value`,\nfor the verbs up to `deps`. `make clean` deletes build/.',
+        'value`\nfor the verbs up to `deps`. `make clean` deletes build/.',
     )
     verbs = whole.add_subparsers(metavar='VERB', required=True)
     found = {}
@@ -359,13 +358,13 @@ def parsers() -> tuple[Parser, dict[str, Parser]]:
 
 
 def by_make(name: str) -> bool:
-    """Does make's command line have the variable? MAKEFLAGS has them behind two dashes."""
+    """Is the variable on make's command line? MAKEFLAGS has these after two dashes."""
     given = os.environ.get('MAKEFLAGS', '')
     return bool(re.search(rf'(?<!\\)\s{name}=', given[given.find(' -- ') :])) and ' -- ' in given
 
 
 def from_variables(name: str, verb: Verb, given: Given) -> Given:
-    """The options that came as variables; one that the verb would ignore is an error."""
+    """The options given as variables; a variable that the verb would ignore is an error."""
     own, found = verb.names(), {}
     for each, option in sorted(VARIABLES.items()):
         text = os.environ.get(each)
@@ -374,7 +373,7 @@ def from_variables(name: str, verb: Verb, given: Given) -> Given:
         if each in FOREIGN and not by_make(each):
             if option in own:
                 wrong(
-                    f'{each}={text} is exported: say `make {name} {each}={text}` or '
+                    f'{each}={text} is exported: use `make {name} {each}={text}` or '
                     f'--{option} {text}, or unset it'
                 )
         elif option in own:
@@ -384,16 +383,16 @@ def from_variables(name: str, verb: Verb, given: Given) -> Given:
                 wrong(f'{each}={error}')
         elif each not in EXPORTED or by_make(each):
             known = ' '.join(variable(other) for other in own if OPTIONS[other].variable)
-            wrong(f'{each}= means nothing to {name}{known and f" (known: {known})"}')
+            wrong(f'{each}= is not an option of {name}{known and f" (known: {known})"}')
     return found
 
 
 def parsed(words: Sequence[str]) -> tuple[str, Given]:
-    """(verb, {option: value}) of the command line and the variables."""
+    """(verb, {option: value}) from the command line and the variables."""
     whole, verbs = parsers()
     name = words[0] if words else ''
     if name not in verbs:
-        whole.parse_args(words)  # ends with its help, or an error
+        whole.parse_args(words)  # prints help, or raises an error
         whole.error(f'no verb {name}')
     if {'-h', '--help'} & set(words):
         verbs[name].description = help_of(name, VERBS[name])
@@ -409,21 +408,21 @@ def parsed(words: Sequence[str]) -> tuple[str, Given]:
 
 
 def check_together(given: Given) -> None:
-    """Options that mean nothing without, or beside, another one."""
+    """Rejects options that need, or exclude, another one."""
     if 'base' in given and 'linux' not in given:
-        wrong('BASE= goes with LINUX=')
+        wrong('BASE= needs LINUX=')
     for other in ('test', 'full', 'base') if 'kselftest' in given else ():
         if given.get(other):
-            wrong(f'{variable(other)}= means nothing to KSELFTEST=')
+            wrong(f'{variable(other)}= cannot be combined with KSELFTEST=')
 
 
 def prepare(verb: Verb, given: Given) -> 'Trees | None':
-    """Packages, linux/, and the user's own tree; what is built and compared."""
-    if not verb.needs or os.environ.get('KIT_NO_SETUP'):  # the caller knows that all is there
+    """Prepares packages, linux/ and the user's own tree; returns the trees to build and compare."""
+    if not verb.needs or os.environ.get('KIT_NO_SETUP'):  # the caller has prepared everything
         return None
     from kit.setup import prepare as needed
 
-    alone = 'kselftest' in given  # it makes its tree itself
+    alone = 'kselftest' in given  # kselftest.main() makes its own tree
     if verb.packages:
         needed.packages(
             verb.packages,
@@ -433,14 +432,14 @@ def prepare(verb: Verb, given: Given) -> 'Trees | None':
         )
     if alone:
         return None
-    # of mail LINUX= is where the base's tag is looked up
+    # for mail, LINUX= is only the tree with the base's tag
     path = given.get('linux') if verb.needs != 'series' else None
     trees = needed.trees(verb.needs, path, given.get('base'), given.get('stable-git'))
     return trees if verb.needs == 'own' else None
 
 
 def call(verb: Verb, given: Given) -> object:
-    """The verb's function with the options it takes."""
+    """Calls the verb's function with its options."""
     setup = set(verb.setup.split()) - set(verb.options.split())
     module, _, function = verb.function.rpartition('.')
     return getattr(importlib.import_module(f'kit.{module}'), function)(
@@ -466,7 +465,7 @@ def main() -> None:
         print(found)
 
 
-# what a disk or a permission does; any other error of the system's is a bug, and shows where
+# errors of disks and permissions; other OSErrors are bugs and get a traceback
 OF_THE_SYSTEM = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -482,7 +481,7 @@ OF_THE_SYSTEM = {
 
 
 def status_of(error: BaseException, name: str) -> int:
-    """The exit status for what ended a program; a line, or a traceback, says why."""
+    """The exit status for an exception, after printing its message or traceback."""
     if isinstance(error, KitError):
         print(f'{name}: {error}', file=sys.stderr)
         return error.code
@@ -501,24 +500,23 @@ def status_of(error: BaseException, name: str) -> int:
 
 
 def verb_name() -> str:
-    """What an error begins with."""
+    """The prefix of error messages."""
     return next((word for word in sys.argv[1:2] if word in VERBS), 'kit')
 
 
 def guarded(function: Callable[[], object], name: str) -> None:
-    """Runs a program of this repository. However it ends, what it has started ends with it: a
-    terminated one, as an interrupted one, and so one whose terminal is closed, unless it was told
-    to go on (nohup)."""
+    """Runs a program of this repository. Its child processes end with it: after an error, an
+    interrupt, SIGTERM or SIGHUP. A SIGHUP that the caller ignores (nohup) stays ignored."""
     for ends in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ends) != signal.SIG_IGN:
             signal.signal(ends, lambda *_: sys.exit(TERMINATED))
     try:
         function()
         return
-    except BaseException as error:  # nothing is above it
+    except BaseException as error:  # the outermost handler
         status = status_of(error, name)
-    with contextlib.suppress(OSError):  # nobody reads it any more
+    with contextlib.suppress(OSError):  # the reader of a pipe may be gone
         sys.stdout.flush()
         sys.stderr.flush()
     end_children()
-    os._exit(status)  # threads that wait for what has ended are not waited for
+    os._exit(status)  # does not join threads

@@ -3,11 +3,11 @@
 
 from typing import NoReturn
 
-TERMINATED, INTERRUPTED = 143, 130  # what a shell says of a process that a signal has ended
+TERMINATED, INTERRUPTED = 143, 130  # a shell's exit statuses for SIGTERM and SIGINT
 
 
 class KitError(Exception):
-    """The verb cannot go on: one line with the reason, and the exit status."""
+    """Ends the verb: one line with the reason, and the exit status."""
 
     def __init__(self, message: object, code: int = 1) -> None:
         super().__init__(str(message))
@@ -15,5 +15,5 @@ class KitError(Exception):
 
 
 def fail(message: object, code: int = 1) -> NoReturn:
-    """Raises KitError where Python wants an expression."""
+    """Raises KitError, in places where Python needs an expression."""
     raise KitError(message, code)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How much of the host there is for builds and guests."""
+"""The CPUs and memory of the host that builds and guests may use."""
 
 import os
 from pathlib import Path
 
 
 def container_limit(name: str, path: Path = Path('/sys/fs/cgroup')) -> list[int] | None:
-    """The numbers in a file of the container's cgroup; None: no limit, no container, cgroup v1."""
+    """The numbers in a file of the container's cgroup; None without a limit or cgroup v2."""
     try:
         return [int(word) for word in (path / name).read_text().split()]
     except (OSError, ValueError):
@@ -14,7 +14,7 @@ def container_limit(name: str, path: Path = Path('/sys/fs/cgroup')) -> list[int]
 
 
 def host_cpus() -> int:
-    """How many CPUs there are for a build or a guest."""
+    """The number of CPUs that a build or a guest may use."""
     allowed = len(os.sched_getaffinity(0))
     if limit := container_limit('cpu.max'):
         allowed = min(allowed, -(-limit[0] // limit[1]))
@@ -22,6 +22,6 @@ def host_cpus() -> int:
 
 
 def host_memory() -> int:
-    """Bytes of memory that there are for guests."""
+    """Bytes of memory that guests may use."""
     whole = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
     return min(whole, *(container_limit('memory.max') or [whole]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Locks of folders that verbs work in."""
+"""Locks on the folders that verbs work in."""
 
 import fcntl
 import os
@@ -12,7 +12,8 @@ from kit.process import say
 
 
 class Lock:
-    """One verb at a time in a folder. If it is killed, what it has started there holds the lock."""
+    """Allows one verb at a time in a folder. If a verb is killed, its child processes keep the
+    lock."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -25,11 +26,11 @@ class Lock:
                 return fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if not second:
-                    say(f'{shown(self.folder)}: waiting for the verb that works there')
+                    say(f'{shown(self.folder)}: waiting for another verb to finish')
                 time.sleep(1)
-        raise KitError(f'{shown(self.folder)}: another verb has held it for an hour')
+        raise KitError(f'{shown(self.folder)}: another verb has used it for an hour')
 
     def __exit__(self, *_: object) -> None:
-        # other threads' children, or git's daemon, may have inherited it
+        # children of other threads, or git's daemon, may have inherited the file
         fcntl.flock(self.file, fcntl.LOCK_UN)
         self.file.close()

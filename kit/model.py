@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""guest/*.toml and series/TOPIC/topic.toml as frozen dataclasses: each key is a field."""
+"""guest/*.toml and series/TOPIC/topic.toml as frozen dataclasses with a field for each key."""
 
 import re
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Iommu:
-    """What one adds to a guest."""
+    """Options that an IOMMU adds to a guest."""
 
     qemu: Words = ()
     append: str = ''
@@ -26,7 +26,7 @@ class Iommu:
 
 @dataclass(frozen=True)
 class Machine:
-    """An architecture's guest; guest/x86_64.toml says more about the keys."""
+    """The guest of an architecture; guest/x86_64.toml explains the keys."""
 
     arch: str = field(metadata=NOT_IN_FILE)  # the file's name
     kernel_arch: str  # make's ARCH=
@@ -43,12 +43,12 @@ class Machine:
     cpu_tcg: str
     cpu_kvm: str
     memory: str
-    devices: Words  # behind its IOMMU: a guest without one has none
+    devices: Words  # behind the IOMMU; a guest without an IOMMU has none
     options_kvm: Words = ()  # with KVM, instead of options
     append_icount: str = ''
-    debian_suite: str = ''  # where its packages are; the host's own release
-    foreign_symbols: Words = ()  # that suites' `config` want of other architectures
-    full: bool = False  # only with FULL=1, or asked for by its name
+    debian_suite: str = ''  # the release with its packages; default: the host's
+    foreign_symbols: Words = ()  # symbols in suites' `config` that are for other architectures
+    full: bool = False  # only with FULL=1 or ARCH=
     iommu: str = 'none'
     iommus: Mapping[str, Iommu] = field(default_factory=dict)
 
@@ -58,14 +58,14 @@ class Machine:
 
     @property
     def source_arch(self) -> str:
-        """The folder of arch/; ARCH=x86_64 and ARCH=i386 are names for x86."""
+        """The folder below arch/; ARCH=x86_64 and ARCH=i386 are aliases of x86."""
         return {'x86_64': 'x86', 'i386': 'x86'}.get(self.kernel_arch, self.kernel_arch)
 
     def known_iommus(self) -> dict[str, Iommu]:
         return {'none': Iommu(), **self.iommus}
 
     def iommu_named(self, name: str) -> Iommu:
-        """That one; the machine's own for the empty name."""
+        """The IOMMU of this name; the machine's default for an empty name."""
         known = self.known_iommus()
         if (name or self.iommu) not in known:
             raise KitError(f'no IOMMU {name or self.iommu} (known: {" ".join(known)})')
@@ -91,8 +91,7 @@ def machines() -> list[Machine]:
 
 
 def usual_archs(full: bool = False) -> list[str]:
-    """Those that are built and checked without being asked for: a machine that is `full` only with
-    FULL=1."""
+    """The architectures that are built and checked by default; with FULL=1 also `full` machines."""
     return [each.arch for each in machines() if full or not each.full]
 
 
@@ -103,26 +102,26 @@ def usual_archs(full: bool = False) -> list[str]:
 class Limits:
     """Seconds, for TCG."""
 
-    boot: int = 180  # until init says that it runs
-    silence: int = 300  # of results and console, while the job runs
+    boot: int = 180  # until init runs
+    silence: int = 300  # without output on results or console, while the job runs
     total: int = 1800  # of the job
-    shutdown: int = 60  # from the exit status to QEMU's end
+    shutdown: int = 60  # from the exit status to the exit of QEMU
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a boot may ask for beside its architecture's own."""
+    """Options of a boot, on top of its architecture's."""
 
     cpus: int = 0  # 0: two, or one with icount
-    memory: str = ''  # the machine's when empty
+    memory: str = ''  # empty: the machine's
     append: str = ''  # more words for the kernel's command line
     icount: bool = False  # guest time = instructions executed; TCG, one host thread
     prealloc: bool = False  # back the memory before the guest starts
     nodes: int = 1  # NUMA nodes
-    iommu: str = ''  # one of the machine's [iommus]; its own when empty
-    devices: Words | None = None  # the machine's when None and there is an IOMMU
+    iommu: str = ''  # one of the machine's [iommus]; empty: its default
+    devices: Words | None = None  # None: the machine's, if there is an IOMMU
     qemu: Words = ()  # more words for QEMU's command line
-    splats: Words = ()  # console lines that its tests ask for
+    splats: Words = ()  # console lines that its tests provoke
     limits: Limits = field(default=Limits(), metadata=NOT_IN_FILE)
 
 
@@ -130,13 +129,13 @@ class Options:
 class Skip:
     """Results that may be skipped."""
 
-    test: str  # a regular expression of their names
+    test: str  # a regular expression that matches their names
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Test:
-    """One of program, kunit and reproducer; or, not of a file, a command."""
+    """Has one of program, kunit and reproducer; or a command, which no file sets."""
 
     program: str = ''  # SUITE/PROGRAM
     kunit: str = ''  # a suite
@@ -144,10 +143,10 @@ class Test:
     name: str = ''
     arguments: str = ''
     environment: str = ''
-    tap: bool | None = True  # False: the exit status is all; None: as its output is
+    tap: bool | None = True  # False: only the exit status counts; None: decided by the output
     timeout: int = 360  # seconds of silence
     skips: tuple[Skip, ...] = ()
-    base: str = ''  # a regular expression of what shows the bug on the base
+    base: str = ''  # a regular expression that matches the bug's output on the base
     topic: str = field(default='', metadata=NOT_IN_FILE)
     file: str = field(default='', metadata=NOT_IN_FILE)  # a reproducer's name in the guest
     command: str = field(default='', metadata=NOT_IN_FILE)
@@ -161,9 +160,9 @@ class BootTable(Options):
     flavour: str
     full: bool = False  # with FULL=1 only
     base_full: bool = False  # on the base with FULL=1 only
-    alone: bool = False  # not beside other guests
-    variants: tuple[Table, ...] = ({},)  # options of each boot on top
-    programs: Words = ()  # tests that say nothing but their exit status
+    alone: bool = False  # no other guest runs meanwhile
+    variants: tuple[Table, ...] = ({},)  # one boot with each of these options added
+    programs: Words = ()  # tests whose only result is the exit status
     test: tuple[Test, ...] = ()
 
     def options(self, variant: Table) -> Options:
@@ -173,7 +172,7 @@ class BootTable(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Boot:
-    """A guest that is booted, once, for these tests."""
+    """One boot of a guest for these tests."""
 
     machine: Machine
     flavour: str
@@ -193,7 +192,7 @@ class Boot:
 
 @dataclass(frozen=True)
 class FrontRow:
-    """The one row of bench.json with these fields, in words."""
+    """A row of bench.json, selected by these fields, and its text."""
 
     text: str  # with {base} and {patched}
     fields: Table
@@ -218,31 +217,31 @@ class Front:
 
 @dataclass(frozen=True, kw_only=True)
 class Compile:
-    """A small configuration that the topic's files are compiled in."""
+    """A small configuration in which the topic's files are compiled."""
 
     name: str
     arch: str
     symbols: str
-    kernel_arch: str = ''  # the machine's
+    kernel_arch: str = ''  # empty: the machine's
     cross_compile: str = ''
     compiler: str = ''
-    without: Words = ()  # touched files that such a kernel has not
-    also: Words = ()  # files beside the touched ones
+    without: Words = ()  # touched files that this configuration does not compile
+    also: Words = ()  # further files to compile
     full: bool = False
     topic: str = field(default='', metadata=NOT_IN_FILE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Posting:
-    """What is mailed at once: series/TOPIC/NAME/."""
+    """A set of patches that is mailed at once: series/TOPIC/NAME/."""
 
     name: str
-    tree: str  # its maintainers' tree
+    tree: str  # the maintainers' tree
     branch: str
     needs: Words = ()  # earlier postings of the topic
-    waits: Words = ()  # subjects and topics of others that have to be upstream
+    waits: Words = ()  # topics and patch subjects that must be upstream first
     state: str  # ready, RFC, or what it waits for
-    ask: Mapping[str, str] = field(default_factory=dict)  # {people: what they are asked}
+    ask: Mapping[str, str] = field(default_factory=dict)  # {people: question}
     cc: Words = ()  # people whom neither get_maintainer nor a patch names
 
 
@@ -257,7 +256,7 @@ class Topic:
     suites: Mapping[str, Words] = field(default_factory=dict)
     programs: Mapping[str, Words] = field(default_factory=dict)
     config: Mapping[str, str] = field(default_factory=dict)
-    uml: str = ''  # for its KUnit suites in user-mode Linux, which mutants run
+    uml: str = ''  # symbols for its KUnit suites in user-mode Linux (mutants)
     boot: tuple[BootTable, ...] = ()
     compile: tuple[Compile, ...] = ()
 
@@ -265,7 +264,7 @@ class Topic:
 def check_test(test: Test, where: str) -> None:
     kinds = [test.program, test.kunit, test.reproducer]
     if sum(map(bool, kinds)) != 1:
-        raise KitError(f'{where}: a test is one of program, kunit, reproducer')
+        raise KitError(f'{where}: a test has exactly one of program, kunit, reproducer')
     for text in (test.base, *(skip.test for skip in test.skips)):
         try:
             re.compile(text)
@@ -287,7 +286,7 @@ def boot_of(table: Table, where: str) -> BootTable:
 
 @cache
 def topic(name: str) -> Topic:
-    """A topic's topic.toml; a topic without one has nothing to boot."""
+    """A topic's topic.toml; a topic without this file has no boots."""
     path = SERIES / name / 'topic.toml'
     if not path.exists():
         return Topic(name=name)

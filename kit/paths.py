@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Where things are."""
+"""The paths of the repository."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ GUEST = TOP / 'guest'
 
 
 def shown(path: Path) -> Path:
-    """The path as a reader in the repository would type it."""
+    """The path relative to the repository, if it is inside."""
     try:
         return Path(path).resolve().relative_to(TOP)
     except ValueError:

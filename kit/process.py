@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Other programs: steps with a log and a clock, commands and their output, threads that wait."""
+"""Runs other programs: steps with a log and a clock, commands with their output, thread pools."""
 
 import os
 import shlex
@@ -41,7 +41,7 @@ class Progress:
 
     def tick(self, note: str = '') -> None:
         now = int(self.seconds())
-        # what goes on beside does not write over it
+        # only the main thread may overwrite the line
         first = threading.current_thread() is threading.main_thread()
         if first and sys.stderr.isatty() and now != self.shown:
             self.shown = now
@@ -61,13 +61,13 @@ def step(
     timeout: float | None = None,
     check: bool = True,
 ) -> int:
-    """Run a command with its output in a log, and show what runs for how long.
+    """Runs a command with its output in a log, and shows how long it runs.
 
-    what     words of the progress line; None shows nothing
+    what     text of the progress line; None shows nothing
     log      file for stdout and stderr (default build/log/WHAT.log)
-    env      variables on top of the caller's; None removes one
-    timeout  seconds; the whole process group is killed then
-    check    die with the log's last lines unless the exit status is 0
+    env      variables to add to the caller's; None removes one
+    timeout  seconds after which the whole process group is killed
+    check    raise an error with the log's last lines unless the exit status is 0
 
     Returns the exit status (-1 on timeout when check is False).
     """
@@ -85,7 +85,7 @@ def step(
         out.write(f'$ {shlex.join(words)}\n'.encode())
         out.flush()
         try:
-            # close_fds: with the verb's locks (kit/lock.py), which Python keeps from children
+            # close_fds: children inherit the verb's locks (kit/lock.py)
             child = subprocess.Popen(
                 words,
                 cwd=cwd,
@@ -121,8 +121,8 @@ def step(
         text = log.read_text(errors='replace')
         for line in text.splitlines()[-15:]:
             say(f'  {line}')
-        why = f'no end after {timeout} s' if status == -1 else f'exit status {status}'
-        # dash calls it an I/O error
+        why = f'still running after {timeout} s' if status == -1 else f'exit status {status}'
+        # dash reports a full disk as an I/O error
         if 'No space left on device' in text or shutil.disk_usage(log.parent).free < 1 << 20:
             why = 'no space left on the disk'
         raise KitError(f'{what or words[0]}: {why}; see {shown(log)}')
@@ -136,7 +136,7 @@ def kill_group(child: Child) -> None:
 
 
 def end_children() -> None:
-    """What other threads have started would go on by itself."""
+    """Ends the child processes of all threads, which would otherwise continue."""
     for file in Path('/proc/self/task').glob('*/children'):
         try:
             children = file.read_text().split()
@@ -148,22 +148,22 @@ def end_children() -> None:
 
 
 class Pool(ThreadPoolExecutor):
-    """Threads of a verb. After a signal or an error nothing waits for them: the command line ends
-    the programs that they have started (end_children), then the process."""
+    """The threads of a verb. After a signal or an error, the pool does not wait for them: the
+    command line ends their child processes (end_children), then the process."""
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.shutdown(wait=kind is None, cancel_futures=kind is not None)
 
 
 def environment(changes: Environment | None) -> dict[str, str]:
-    """The caller's environment with changes; None removes a variable."""
+    """The caller's environment with these changes; None removes a variable."""
     merged = {**os.environ, **(changes or {})}
     return {name: str(value) for name, value in merged.items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Done:
-    """A command that has ended."""
+    """The output and exit status of a command."""
 
     returncode: int
     stdout: str
@@ -193,7 +193,7 @@ def result(
         )
     except OSError as error:
         raise KitError(f'{command[0]}: {error.strerror}') from error
-    # decoded by hand: text mode would turn CR LF into LF
+    # decoded explicitly, as text mode converts CR LF to LF
     return Done(
         done.returncode,
         done.stdout.decode('utf-8', 'surrogateescape'),
@@ -207,7 +207,7 @@ def output(
     env: Environment | None = None,
     stdin: str | None = None,
 ) -> str:
-    """A command's stdout; an error with its stderr unless it ends well."""
+    """A command's stdout; if the command fails, an error with its stderr."""
     done = result(command, cwd, env, stdin)
     if done.returncode:
         words = shlex.join(str(word) for word in command)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The way to Python: a fresh machine may have none. Then `python3 -m kit "$@"`.
+# Installs Python if the machine has none, then runs `python3 -m kit "$@"`.
 set -eu
 if ! command -v python3 >/dev/null; then
 	case " $* " in *' --help '*)
@@ -24,5 +24,5 @@ if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
 	exit 1
 fi
 cd "$(dirname "$0")/.."
-# UTF-8 whatever the locale: the pages have arrows
+# UTF-8 in any locale: the pages contain arrows
 exec python3 -X utf8 -m kit "$@"

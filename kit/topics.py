@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The topics: folders of series/ that series/order names, and what their topic.toml ask for.
+"""The topics: the folders of series/ that series/order names, and their topic.toml.
 
-No other module knows where a topic is, and none knows a topic's name.
+Only this module builds the path of a topic. No module contains the name of a topic.
 """
 
 import functools
@@ -17,7 +17,7 @@ from kit.paths import SERIES, shown
 
 
 def order() -> list[str]:
-    """The topics in the order they apply."""
+    """The topics, in the order in which they apply."""
     try:
         lines = (SERIES / 'order').read_text().splitlines()
     except OSError as error:
@@ -29,7 +29,7 @@ def order() -> list[str]:
 
 
 def postings(topic: str) -> list[str]:
-    """The folders of a topic, each mailed at once, in the order they apply; none if it is flat."""
+    """The folders of a topic, in the order in which they apply; none if the topic is flat."""
     return sorted(path.name for path in (SERIES / topic).glob('[0-9][0-9]-*') if path.is_dir())
 
 
@@ -40,7 +40,7 @@ def parts_of(topic: str) -> list[str]:
 
 
 def parts() -> list[str]:
-    """The branches of all topics, in the order they apply."""
+    """The branches of all topics, in the order in which they apply."""
     return [part for topic in order() for part in parts_of(topic)]
 
 
@@ -49,7 +49,7 @@ def topic_of(part: str) -> str:
 
 
 def posting(part: str) -> model.Posting | None:
-    """What topic.toml says of the posting; None for a flat topic."""
+    """The posting's table in topic.toml; None for a flat topic."""
     topic, _, name = part.partition('/')
     if not name:
         return None
@@ -60,14 +60,14 @@ def posting(part: str) -> model.Posting | None:
 
 
 def below(part: str) -> list[str]:
-    """The parts that a posting is mailed on, in the order they apply: the topics of `after`, and
-    those of its topic's postings that it needs."""
+    """The parts that a posting is mailed on, in the order in which they apply: the topics in
+    `after`, and the postings of its topic in `needs`."""
     topic, found = topic_of(part), posting(part)
     names = parts_of(topic)
     wanted = {f'{topic}/{name}' for name in (found.needs if found else ())}
     if wrong := wanted - set(names[: names.index(part)]):
         raise KitError(
-            f'{shown(SERIES / topic / "topic.toml")}: {part} needs {min(wrong)}, which is no '
+            f'{shown(SERIES / topic / "topic.toml")}: {part} needs {min(wrong)}, which is not an '
             'earlier posting'
         )
     wanted |= {more for each in wanted for more in below(each) if topic_of(more) == topic}
@@ -80,7 +80,7 @@ def all_of_them() -> list[model.Topic]:
 
 
 def after(topic: str) -> list[str]:
-    """The topics without which this one does not apply, in the order they apply."""
+    """The topics that this one needs in order to apply, in that order."""
     names, wanted = order(), model.topic(topic).after
     if wrong := set(wanted) - set(names[: names.index(topic)]):
         raise KitError(
@@ -91,17 +91,17 @@ def after(topic: str) -> list[str]:
 
 
 def front(topic: str) -> Front:
-    """What the front page says of the topic."""
+    """The topic's row on the front page."""
     return model.topic(topic).front
 
 
 def is_single(topic: str) -> bool:
-    """Is each of its patches mailed by itself, without a cover letter?"""
+    """Is each of its patches mailed alone, without a cover letter?"""
     return model.topic(topic).single
 
 
 def needs(topic: str) -> dict[str, Words]:
-    """{subject of a patch: subjects of those that it does not apply without}, of such a topic."""
+    """{subject of a patch: subjects of the patches that it needs}, of a `single` topic."""
     return dict(model.topic(topic).needs)
 
 
@@ -111,14 +111,14 @@ def boots() -> list[tuple[str, BootTable]]:
 
 
 def suites(arch: str) -> list[str]:
-    """The selftest suites whose `config` files count for the guest."""
+    """The selftest suites whose `config` files apply to the guest."""
     return list(
         dict.fromkeys(suite for topic in all_of_them() for suite in topic.suites.get(arch, ()))
     )
 
 
 def programs(suite: str) -> list[str]:
-    """Of a suite those that are built; an empty list: all."""
+    """The programs of a suite that are built; an empty list means all."""
     return list(
         dict.fromkeys(
             program for topic in all_of_them() for program in topic.programs.get(suite, ())
@@ -127,12 +127,12 @@ def programs(suite: str) -> list[str]:
 
 
 def symbols(text: str) -> dict[str, str]:
-    """{symbol: value} of words NAME or NAME=value."""
+    """{symbol: value} from words NAME or NAME=value."""
     return {name: value or 'y' for name, _, value in (word.partition('=') for word in text.split())}
 
 
 def config(kernels: Collection[str]) -> list[tuple[Path, dict[str, str]]]:
-    """[(file, {symbol: value})] of what topics add to kernels of these names (x86_64-debug …)."""
+    """[(file, {symbol: value})] that topics add to kernels of these names (x86_64-debug …)."""
     return [
         (SERIES / topic.name / 'topic.toml', symbols(text))
         for topic in all_of_them()
@@ -142,7 +142,7 @@ def config(kernels: Collection[str]) -> list[tuple[Path, dict[str, str]]]:
 
 
 def compiled() -> list[Compile]:
-    """The small configurations; each is its topic's own."""
+    """The small configurations of all topics."""
     return [one for topic in all_of_them() for one in topic.compile]
 
 
@@ -153,7 +153,7 @@ def measured() -> list[str]:
 
 @functools.cache
 def benchmark(name: str) -> Any:
-    """series/TOPIC/measure.py, imported; name: the topic, or one of its postings."""
+    """series/TOPIC/measure.py as a module; name: the topic, or one of its postings."""
     topic = topic_of(name)
     if topic not in measured():
         raise KitError(f'no benchmark for topic {topic} (known: {" ".join(measured())})')

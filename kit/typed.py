@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables of TOML files as frozen dataclasses. An error names the file and the key: a key that the
-dataclass lacks, one that is missing, a value of another type.
+"""Tables of TOML files as frozen dataclasses. Errors name the file and the key: an unknown key, a
+missing key, a value of a wrong type.
 
-A field with NOT_IN_FILE is filled in by the program. A class may have from_table(table, where) of
-its own.
+The program sets fields with NOT_IN_FILE. A class may define from_table(table, where) to convert its
+table itself.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ def read_toml(path: Path) -> Table:
 
 
 def wrong(where: str, meant: type, value: object) -> NoReturn:
-    raise KitError(f'{where}: {NAMES.get(meant, meant.__name__)} is meant, not {value!r}')
+    raise KitError(f'{where}: expected {NAMES.get(meant, meant.__name__)}, not {value!r}')
 
 
 def value_of(kind: Any, value: object, where: str) -> Any:
@@ -57,20 +57,20 @@ def value_of(kind: Any, value: object, where: str) -> Any:
         if not isinstance(value, dict):
             wrong(where, dict, value)
         return load(typing.cast(type, kind), value, where)
-    if type(value) is not kind:  # true is no number
+    if type(value) is not kind:  # bool is a subclass of int
         wrong(where, kind, value)
     return value
 
 
 def fields_of(kind: type) -> dict[str, 'dataclasses.Field[Any]']:
-    """Those that a file may have."""
+    """The fields that a file may set."""
     return {
         field.name: field for field in dataclasses.fields(kind) if field.metadata.get('toml', True)
     }
 
 
 def given(kind: type, table: Table, where: str) -> Table:
-    """{field: value} of what the table has, checked."""
+    """{field: value} of the table, checked."""
     known, hints = fields_of(kind), typing.get_type_hints(kind)
     for key in table:
         if key not in known:
@@ -79,7 +79,7 @@ def given(kind: type, table: Table, where: str) -> Table:
 
 
 def load(kind: type[T], table: Table, where: str, **more: object) -> T:
-    """The table as this dataclass; more: fields that are not in the file."""
+    """The table as this dataclass; more: fields that the file does not set."""
     if own := getattr(kind, 'from_table', None):
         return typing.cast(T, own(table, where))
     values = given(kind, table, where)

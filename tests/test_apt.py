@@ -95,10 +95,10 @@ class Apt(unittest.TestCase):
         with self.assertRaisesRegex(KitError, 'no space left on the disk'):
             apt.private('x', ['bookworm'])
         (self.top / 'debian-archive-keyring.gpg').unlink()
-        with self.assertRaisesRegex(KitError, 'knows no Debian mirror to get x from'):
+        with self.assertRaisesRegex(KitError, 'has no Debian mirror to download x from'):
             apt.private('x', ['bookworm'])
         with mock.patch('shutil.which', lambda _: None):
-            with self.assertRaisesRegex(KitError, 'no apt-get here to get x with: do so'):
+            with self.assertRaisesRegex(KitError, 'apt-get is needed to download x: do so'):
                 apt.private('x', ['bookworm'], instead='do so')
 
     def test_a_file_of_a_package(self):

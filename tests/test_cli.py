@@ -76,8 +76,8 @@ class CommandLine(unittest.TestCase):
         self.refused('test', '--flav', 'debug', says='unrecognized')  # no half words
         self.refused('bench', '--flavour', 'debug', says='unrecognized arguments: --flavour')
         self.refused('boot', 'x86_64', says='required')
-        self.refused('run', '--runs', 'many', says='many: a number is meant')
-        self.refused('run', '--runs', '0', says='0: a number is meant')
+        self.refused('run', '--runs', 'many', says='many: expected a positive number')
+        self.refused('run', '--runs', '0', says='0: expected a positive number')
         self.refused('test', '--test', '(', says='(')
 
     def test_options_and_variables_are_the_same(self):
@@ -87,18 +87,18 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(self.options('bench', '--runs', '4', RUNS='3'), {'runs': 4})
         self.assertEqual(self.options('bench', FULL='0'), {'full': False})
         self.assertEqual(self.options('tree', '--keep', KEEP='1'), {'keep': True})
-        self.refused('run', says='RUNS=many: a number is meant', RUNS='many')
+        self.refused('run', says='RUNS=many: expected a positive number', RUNS='many')
         self.refused('test', says='TEST=(: ', TEST='(')
-        self.refused('test', says='FULL=yes: 1 is meant', FULL='yes')
-        self.refused('bench', says='FLAVOUR= means nothing to bench (known: TOPIC', FLAVOUR='x')
+        self.refused('test', says='FULL=yes: expected 1', FULL='yes')
+        self.refused('bench', says='FLAVOUR= is not an option of bench (known: TOPIC', FLAVOUR='x')
 
     def test_names_that_a_shell_may_have(self):
         made = {'ARCH': 'arm64', 'MAKEFLAGS': 's -- TEST=a\\ SEED=b ARCH=arm64'}
         self.assertEqual(self.options('test', **made), {'arch': 'arm64'})
-        self.refused('tree', says='ARCH= means nothing to tree', **made)
+        self.refused('tree', says='ARCH= is not an option of tree', **made)
         self.assertEqual(self.options('tree', ARCH='arm64', SEED='1', MEM='x'), {})
         self.assertEqual(self.options('tree', SEED='1', MAKEFLAGS=made['MAKEFLAGS'], ARCH=''), {})
-        self.refused('shell', says='MEM=x is exported: say `make shell MEM=x` or --mem x', MEM='x')
+        self.refused('shell', says='MEM=x is exported: use `make shell MEM=x` or --mem x', MEM='x')
         self.assertEqual(self.options('shell', '--mem', '4G', MEM='x'), {'mem': '4G'})
         self.assertEqual(self.options('export', STABLE_GIT='x'), {})
 
@@ -121,7 +121,7 @@ class CommandLine(unittest.TestCase):
             wanted,
         )
         self.refused(
-            'test', '--kselftest', 'mm', '--full', says='FULL= means nothing to KSELFTEST='
+            'test', '--kselftest', 'mm', '--full', says='FULL= cannot be combined with KSELFTEST='
         )
         self.refused('test', '--results', 'x.txt', says='one of .ktap .xml .json')
 

@@ -114,8 +114,8 @@ class Letters(unittest.TestCase):
     def test_what_is_not_in_the_form(self):
         for old, new, said in (
             ('# subsystem', 'subsystem', 'the first line is not'),
-            ('in one walk', 'in one walk' + ' word' * 450, 'words without the table, 450 are'),
-            ('Costs: one', '\n' * 60 + 'Costs: one', 'lines, 60 are the most'),
+            ('in one walk', 'in one walk' + ' word' * 450, 'words without the table, at most 450 are'),
+            ('Costs: one', '\n' * 60 + 'Costs: one', 'lines, at most 60 are allowed'),
             ('    the best', '    a row         1.0      2.0\n' * 5 + '    the best', 'of 7 rows'),
             ('in one walk', 'in one walk' + 'x' * 75, 'columns'),
             ('2 s', '2 \N{MICRO SIGN}s', 'not ASCII'),
@@ -180,7 +180,7 @@ class Layout(unittest.TestCase):
         text = TOPIC.replace('branch = "next"\nstate', 'branch = "next"\nneeds = ["02-two"]\nstate')
         (self.series / 'folders/topic.toml').write_text(text)
         model.topic.cache_clear()
-        with self.assertRaisesRegex(KitError, 'which is no earlier posting'):
+        with self.assertRaisesRegex(KitError, 'which is not an earlier posting'):
             topics.below('folders/01-one')
 
     def test_a_folder_that_topic_toml_does_not_know(self):
@@ -214,7 +214,7 @@ class Layout(unittest.TestCase):
     def test_patches_beside_the_postings(self):
         (self.series / 'folders/0001-e.patch').write_text('')
         self.assertEqual(['0001-e.patch'], [path.name for path in patches.strays('folders')])
-        with self.assertRaisesRegex(KitError, 'is beside the postings of folders'):
+        with self.assertRaisesRegex(KitError, 'is in no posting of folders'):
             apply.apply(self.series / 'linux')
 
 

@@ -158,7 +158,7 @@ class Kselftest(Toy):
             'FAILED toy:hangs: timed out',
             'FAILED toy:ktap: bad: failure',
             'cannot run toy:needs.pl: the guest has no perl',
-            'was not built whole',
+            'was not built completely',
         ):
             self.assertIn(line, said)
         self.assertNotIn('toy:extra', said)  # built, but not run

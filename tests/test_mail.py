@@ -91,7 +91,7 @@ class Arrived(unittest.TestCase):
             (1, 'Signed-off-by', 'Seen-by', 'not signed off'),
             (1, 'From: A Sender', 'From: Another', 'from Another'),
             (2, '2/2', '1/2', 'not 0 to 2 arrived'),
-            (2, '<2@', '<1@', 'the same name'),
+            (2, '<2@', '<1@', 'the same Message-ID'),
             (2, 'one@example.com', 'other@example.com', 'went to'),
         ):
             with self.subTest(said):

@@ -99,7 +99,7 @@ class Files(unittest.TestCase):
             lambda text: re.sub('^qemu = .*$', '', text, flags=re.M),
         )
         self.refused(
-            r'arm64\.toml: memory: a string is meant, not 3',
+            r'arm64\.toml: memory: expected a string, not 3',
             lambda text: text.replace('memory = "3G"', 'memory = 3'),
         )
         self.refused(
@@ -117,11 +117,11 @@ class Files(unittest.TestCase):
             file.parent.mkdir()
             for text, says in (
                 ('later = []', r'x/topic\.toml: later: no such key'),
-                ('after = "y"', r"x/topic\.toml: after: a list is meant, not 'y'"),
+                ('after = "y"', r"x/topic\.toml: after: expected a list, not 'y'"),
                 ('[front]\nrows = [{metric = "x"}]', r'front: rows\[0\]: text is missing'),
                 ('[[boot]]\narch = "arm64"', r'x/topic\.toml: boot\[0\]: flavour is missing'),
                 ('[[compile]]\nname = "x"\narch = "arm64"', r'compile\[0\]: symbols is missing'),
-                ('[suites]\narm64 = [1]', r'suites\.arm64\[0\]: a string is meant, not 1'),
+                ('[suites]\narm64 = [1]', r'suites\.arm64\[0\]: expected a string, not 1'),
             ):
                 file.write_text(text)
                 with self.assertRaisesRegex(KitError, says):

@@ -60,7 +60,7 @@ class FrontPage(unittest.TestCase):
 
     def fails(self, text):
         self.page.write_text(text)
-        with self.assertRaisesRegex(Failed, 'README.md: a table is not the recorded one'):
+        with self.assertRaisesRegex(Failed, 'README.md: a table differs from the record'):
             files.tables()
 
     def test_check_fails_when_it_is_not_what_the_records_say(self):
@@ -99,5 +99,5 @@ class FrontPage(unittest.TestCase):
                 _, worst = front.said(topic, topics.front(topic).worst, data['rows'])
                 other = next(row for row in data['rows'] if row != worst)
                 other |= {'base': 1, 'patched': 1e9, 'ratio': -1, 'better': 'lower'}
-                with self.assertRaisesRegex(KitError, 'the row that got worst is'):
+                with self.assertRaisesRegex(KitError, 'the largest regression is'):
                     front.worst(topic, topics.front(topic), data['rows'])

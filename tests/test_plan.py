@@ -61,14 +61,14 @@ class Merging(unittest.TestCase):
     def test_unknown_keys(self):
         for tests, more, says in (
             ([], {'cpu': 1}, 'x: cpu: no such key (known: alone append'),
-            ([], {'cpus': '4'}, "x: cpus: a number is meant, not '4'"),
-            ([], {'icount': 1}, 'x: icount: true or false is meant, not 1'),
-            ([], {'devices': ['a', 1]}, 'x: devices[1]: a string is meant, not 1'),
+            ([], {'cpus': '4'}, "x: cpus: expected a number, not '4'"),
+            ([], {'icount': 1}, 'x: icount: expected true or false, not 1'),
+            ([], {'devices': ['a', 1]}, 'x: devices[1]: expected a string, not 1'),
             ([], {'variants': [{'flavour': 'x'}]}, 'x: variants: flavour: no such key'),
             ([{'kunit': 'a', 'skip': []}], {}, 'x: test[0]: skip: no such key'),
             ([{'kunit': 'a', 'skips': [{'test': 'a'}]}], {}, 'skips[0]: reason is missing'),
-            ([{'kunit': 'a', 'program': 'b'}], {}, 'a test is one of'),
-            ([{}], {}, 'one of'),
+            ([{'kunit': 'a', 'program': 'b'}], {}, 'exactly one of program, kunit, reproducer'),
+            ([{}], {}, 'exactly one of'),
         ):
             with self.assertRaises(KitError) as error:
                 boot(tests, **more)

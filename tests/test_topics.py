@@ -196,12 +196,12 @@ class Front(unittest.TestCase):
         worse = {'text': 'unmap, {patched} s', 'metric': 'unmap'}
         self.assertEqual(self.line(worst=worse), ['slow', '2 to 1', 'unmap, 4 s'])
         self.assertIn(
-            'the row that got worst is: unmap', self.line(worst={'text': 'x', 'metric': 'map'})
+            'the largest regression is: unmap', self.line(worst={'text': 'x', 'metric': 'map'})
         )
-        self.assertIn('worst is missing; it is: unmap', self.line())
+        self.assertIn('worst is missing; the largest regression is: unmap', self.line())
 
     def test_a_row_that_is_not_there(self):
         self.assertIn(
-            "0 rows of bench.json have {'metric': 'x'}, one is meant",
+            "0 rows of bench.json have {'metric': 'x'}, expected one",
             self.line(rows=[{'text': 'x', 'metric': 'x'}]),
         )

@@ -29,7 +29,7 @@ class Failing(unittest.TestCase):
     def test_the_base_without_the_bug(self):
         counts, said = self.counts_of(['not ok 1 a'], 'BUG: KASAN: in y')
         self.assertEqual((counts['passed'], counts['failed']), (0, 1))
-        self.assertIn('nothing on the base is like base =', said)
+        self.assertIn('no output on the base matches base =', said)
 
 
 @unittest.skipUnless(HAS_LINUX, 'no linux/ here')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make bench: a topic or one of its postings measured alone, on what it is mailed on; written to
-bench.json in its folder, with its picture and tables."""
+"""make bench: measures a topic or a posting alone, on top of the patches that it is mailed on.
+Writes bench.json into its folder, and updates the picture and the tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from kit.build import alone
 from kit.errors import KitError, fail
 from kit.paths import BUILD
 
-# of a row what is no figure says what it is a row of
+# the other fields of a row identify it
 FIGURES = {'base', 'patched', 'ratio', 'runs', 'min', 'max', 'command'}
 
 
@@ -26,7 +26,7 @@ def new_record(topic: str, command: str, rows: Sequence[Row], accelerator: str) 
 
 
 def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], command: str) -> Record:
-    """The record, with the rows of this part measured anew."""
+    """The record after measuring the rows of this part again."""
     known = getattr(topics.benchmark(topic), 'PARTS', {})
     if part not in known:
         raise KitError(f'PART={part}: {topic} has {" ".join(known) or "no parts"}')
@@ -44,10 +44,10 @@ def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], comman
 
 
 def main(topic: str = '', part: str = '', full: bool = False, **given: Any) -> None:
-    """given: the number of runs or rounds."""
+    """given: the numbers of runs and rounds, if set."""
     topic = topic or next(iter(topics.measured()), '') or fail('no topic has a measure.py')
     benchmark = topics.benchmark(topic)
-    topics.posting(topic)  # an error if there is none of the name
+    topics.posting(topic)  # raises an error for an unknown posting
     journal = measure.Journal(BUILD / 'bench' / f'{topic.replace("/", "-")}.jsonl')
     bench = Bench(alone.trees(topic), journal)
     said = {'part': part, **given, 'full': int(full)}

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The front page's table: a row for each topic, and one for each of its postings. Figures come from
-bench.json, the worst one too; what is said of a posting from its [[posting]] and its letter.
+"""The table of the front page, with a row for each topic and for each posting. All figures, with
+the largest regression, come from bench.json. A posting's row comes from its [[posting]] and its
+letter.
 
 [front] of a topic.toml:
-    problem    what is slow or wrong today
-    rows       [{text, FIELD = value ...}]: `text` with {base} and {patched} of the one row of the
-               record that has these fields
-    worst      the same for the row that got worst: an error if that is another one
-    state      is it ready to be mailed, or what does it wait for? Each posting says so itself, too
+    problem    the problem today
+    rows       [{text, FIELD = value ...}]: `text` is filled with {base} and {patched} of the one
+               row of the record that has these fields
+    worst      the same for the row with the largest regression; any other row is an error
+    state      ready, RFC, or what the topic waits for; each [[posting]] has a state, too
 """
 
 from collections.abc import Sequence
@@ -29,39 +30,39 @@ def where(topic: str) -> str:
 
 
 def in_words(value: float) -> str:
-    """Three digits, and millions as a reader says them."""
+    """The value with three digits; large values in millions."""
     if abs(value) >= 1_000_000:
         return f'{value / 1e6:,.3g} million'
     return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'
 
 
 def said(topic: str, wanted: FrontRow, rows: Sequence[Row]) -> tuple[str, Row]:
-    """(text, row) of the one row with the wanted fields."""
+    """(text, row) of the only row with the wanted fields."""
     found = [row for row in rows if wanted.fields.items() <= row.items()]
     if len(found) != 1:
         raise KitError(
-            f'{where(topic)}: {len(found)} rows of bench.json have {wanted.fields}, one is meant'
+            f'{where(topic)}: {len(found)} rows of bench.json have {wanted.fields}, expected one'
         )
     row = found[0]
     return wanted.text.format(base=in_words(row['base']), patched=in_words(row['patched'])), row
 
 
 def worst(topic: str, front: Front, rows: Sequence[Row]) -> str:
-    """The row that got worst, in the topic's words; '-' if none did."""
+    """The topic's text for the largest regression; '-' if there is none."""
     row = min(rows, key=table.better)
     if table.better(row) >= 1:
         return '-'
     what = ', '.join(filter(None, topics.benchmark(topic).describe(row)))
     if not front.worst:
-        raise KitError(f'{where(topic)}: worst is missing; it is: {what}')
+        raise KitError(f'{where(topic)}: worst is missing; the largest regression is: {what}')
     text, named = said(topic, front.worst, rows)
     if table.better(named) > table.better(row):
-        raise KitError(f'{where(topic)}: worst: the row that got worst is: {what}')
+        raise KitError(f'{where(topic)}: worst: the largest regression is: {what}')
     return text
 
 
 def line(topic: str) -> list[str]:
-    """The topic's cells."""
+    """The cells of a topic."""
     front, data = topics.front(topic), measure.load(topic)
     count = len(patch_files(topic))
     name = f'[{topic}](series/{topic}/README.md), {count} patches'
@@ -73,7 +74,7 @@ def line(topic: str) -> list[str]:
 
 
 def posting(part: str) -> list[str]:
-    """The posting's cells."""
+    """The cells of a posting."""
     said, patches = topics.posting(part), patch_files(part)
     subject = cover.subject(part)
     count = f'{len(patches)} patches' if len(patches) > 1 else 'one patch'

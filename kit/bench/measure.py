@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures topics: base and patched booted in turn, the same program in both.
+"""Measures topics: boots base and patched kernel in turn, and runs the same program on both.
 
 A record is {topic, base, accelerator, command, date, code, config, tools, rows}: see
 kit/bench/provenance.py; `topic` may be a posting, TOPIC/NN-POSTING. `parts` is {command: {date,
-code}} of the parts that were measured by themselves. A row is what row() gives: `metric`, `unit`,
-`better` (lower or higher), `base`, `patched`, `ratio` (how many times better patched is; None:
-infinitely, as nothing is left), `runs`, and `min` and `max`: the smallest and the largest of this
-ratio and of those of one boot of each kernel. A row of a part that was measured by itself has the
-`command` that did so.
+code}} of the parts that were measured separately. row() makes a row. It has `metric`, `unit`,
+`better` (lower or higher), `base`, `patched`, `ratio` (how many times better patched is; None means
+infinitely, as patched is 0) and `runs`. `min` and `max` are the smallest and the largest of the
+ratio and of the ratios of single boots. A row of a part that was measured separately has the
+`command` that measured it.
 
 A topic's measure.py defines:
     measure(bench, runs, rounds)    ([rows], accelerator); bench: a Bench
-    PARTS                     {PART=: what gives the rows of that part, with the same arguments}
-    counted(bench)            rows for `make run` that repeat however busy the host is
+    PARTS                     {PART=: function for the rows of that part, with the same arguments}
+    counted(bench)            for `make run`: rows that do not depend on the load of the host
     quick(bench, runs)        for `make run`: yields (rows so far, accelerator) after each pair
-    HEAD, describe(row)       titles and cells of the columns that say what a row is
+    HEAD, describe(row)       titles and cells of the columns that identify a row
     cover(row)                is it in the cover letter's table?
-    note(record)              what to know below the table
-    drawn(row)                is it in the picture? without it: those of the cover letter
+    note(record)              text below the table
+    drawn(row)                is it in the picture? default: the rows of the cover letter
 """
 
 import contextlib
@@ -45,28 +45,28 @@ from kit.vm import guest
 
 Row = dict[str, Any]
 Record = dict[str, Any]
-Figures = dict[str, list[float]]  # {metric: numbers}, of one boot
-Boots = Sequence[Sequence[float]]  # figures of each
+Figures = dict[str, list[float]]  # {metric: numbers} of one boot
+Boots = Sequence[Sequence[float]]  # the figures of each boot
 SOAK = TOP / 'soak'
 LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
-TREES = ('base', 'patched')  # of a Bench
+TREES = ('base', 'patched')  # their names for a Bench
 
 
 class Journal:
-    """The boots of a `make bench` that has not ended: the next one goes on after them."""
+    """The boots of an unfinished `make bench`; the next `make bench` reuses them."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.lock = path, threading.Lock()
         self.boots: dict[tuple[str, ...], Any] = {}
         for line in path.read_text().splitlines() if path.exists() else []:
-            with contextlib.suppress(ValueError):  # half a line, of one that was killed
+            with contextlib.suppress(ValueError):  # an incomplete line of a killed process
                 key, figures = json.loads(line)
                 self.boots[tuple(key)] = figures
 
     def add(self, key: Sequence[str], figures: Any) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.lock, open(self.path, 'a', encoding='ascii') as file:
-            # there may be half a line before
+            # the last line may be incomplete
             file.write(f'\n{json.dumps([key, figures])}\n')
 
     def end(self) -> None:
@@ -82,11 +82,11 @@ def digest(*files: Path) -> str:
 
 @dataclass(frozen=True)
 class Bench:
-    """What a topic's measure.py measures with. Trees are given by their names, see TREES, or as a
-    Tree that it has made itself."""
+    """The interface for a topic's measure.py. A tree is given by its name in TREES, or as a Tree
+    that measure.py made."""
 
     trees: Trees = OURS
-    journal: Journal | None = None  # that of `make bench`; none while `make run` measures
+    journal: Journal | None = None  # only of `make bench`
 
     def tree(self, tree: str | Tree) -> Tree:
         return self.trees.named(tree) if isinstance(tree, str) else tree
@@ -96,29 +96,29 @@ class Bench:
         return kernel.build(model.machine(arch), flavour, self.tree(tree))
 
     def out(self, arch: str, flavour: str, tree: str | Tree) -> Path:
-        """The folder that it was built in."""
+        """The kernel's build folder."""
         return self.tree(tree).out(arch, flavour)
 
     def selftest(self, arch: str, program: str) -> Path:
-        """The file of a selftest SUITE/PROGRAM: one binary for both kernels, built from the patched
-        tree, or from the series' when that is the user's own and has it not."""
+        """The binary of a selftest SUITE/PROGRAM, the same for both kernels. It is built from the
+        patched tree, or from linux/ if the user's own tree lacks it."""
         for tree in (self.trees.patched, self.trees.series):
             if selftest.has(tree, program):
                 return selftest.build(model.machine(arch), tree, [program])[program]
         raise KitError(
-            f'{program} is not there to measure with: no topic adds it to what linux/ '
-            'has checked out'
+            f'{program} is missing, so nothing can be measured: no topic adds it to the commit '
+            'that linux/ has checked out'
         )
 
     def program(self, arch: str, name: str, files: Sequence[Path]) -> Path:
-        """A program of these files; SOAK is where they find headers, too."""
+        """A program built from these files; SOAK is in its include path."""
         folder = self.trees.patched.root / 'build' / f'{arch}-bench'
         return program.build(
             model.machine(arch), self.trees.patched, folder, name, files, '-I', SOAK
         )
 
     def module(self, arch: str, flavour: str, tree: str | Tree, file: Path, made: Path) -> Path:
-        """A module of this file, see reproducer.module()."""
+        """A module built from this file, see reproducer.module()."""
         return reproducer.module(model.machine(arch), flavour, self.tree(tree), file, made)
 
     def run_guest(
@@ -128,13 +128,13 @@ class Bench:
         return guest.run_guest(model.machine(arch), image, job, files, options, **more)
 
     def journaled(self, what: str, key: Sequence[str], measured: Callable[[], Any]) -> Any:
-        """What measured() gives, or gave before a `make bench` was interrupted; it is JSON. key:
-        words that tell this boot from others."""
+        """The result of measured(), or its journaled result if an interrupted `make bench` had one.
+        The result must be JSON. key: words that identify this boot."""
         if not self.journal:
             return measured()
         found = self.journal.boots.get((what, *key))
         if found is not None:
-            say(f'{what}: measured already, by the make bench that did not end')
+            say(f'{what}: already measured by the make bench that was interrupted')
             return found
         found = measured()
         self.journal.add((what, *key), found)
@@ -143,7 +143,7 @@ class Bench:
     def figures_of(
         self, arch: str, image: Path, job: str, files: Sequence[Path], options: Options, what: str
     ) -> tuple[Figures, str]:
-        """({metric: [numbers]}, accelerator) of one boot, from the job's lines `METRIC NUMBER`."""
+        """({metric: [numbers]}, accelerator) of one boot, read from lines `METRIC NUMBER`."""
         figures, accelerator = self.journaled(
             what,
             (repr(options), job, digest(image, *files)),
@@ -174,7 +174,7 @@ def boot(
 
 
 def warn_if_busy(seconds: float = 1) -> None:
-    """Other load on the host distorts ratios of times."""
+    """Warns if the host has other load, which distorts ratios of times."""
 
     def times() -> list[int]:
         with open('/proc/stat', encoding='ascii') as file:
@@ -186,8 +186,8 @@ def warn_if_busy(seconds: float = 1) -> None:
     share = 1 - (spent[3] + spent[4]) / (sum(spent) or 1)  # idle, iowait
     if share > 0.05:
         say(
-            f'warning: the host is {share:.0%} busy with something else: two vCPUs need two idle '
-            'CPUs, the ratios will be too low'
+            f'warning: other load uses {share:.0%} of the host: two vCPUs need two idle CPUs, the '
+            'ratios will be too low'
         )
 
 
@@ -207,8 +207,8 @@ def row(
     middle: Callable[[Sequence[float]], float] = statistics.median,
     **more: object,
 ) -> Row:
-    """before, after: one list of figures per boot of each kernel; middle: what stands for them
-    all."""
+    """before, after: one list of figures per boot of each kernel; middle: the function that
+    summarizes all figures of a kernel."""
     base, patched = (middle([value for run in runs for value in run]) for runs in (before, after))
     boots = zip(map(statistics.median, before), map(statistics.median, after))
     ratios = [times_better(*pair, better) for pair in ((base, patched), *boots)]
@@ -228,7 +228,7 @@ def row(
 def record(
     topic: str, command: str, rows: Sequence[Row], accelerator: str, below: Sequence[str] = ()
 ) -> Record:
-    """below: the topics and postings that the base has, too."""
+    """below: the topics and postings that are applied to the base kernel, too."""
     return {
         'topic': topic,
         'base': f'v{release(BASE)}{" with " if below else ""}{", ".join(below)}',
@@ -240,13 +240,13 @@ def record(
 
 
 def commands(data: Record) -> str:
-    """What made the record, for its note: the whole, and parts measured since."""
+    """For a record's note: the commands that measured the record and its separate parts."""
     parts = (row['command'] for row in data['rows'] if 'command' in row)
     return '; '.join(f'`{command}`' for command in dict.fromkeys((data['command'], *parts)))
 
 
 def path_of(topic: str) -> Path:
-    """topic: or a posting, TOPIC/NN-POSTING."""
+    """The record of a topic, or of a posting TOPIC/NN-POSTING."""
     return SERIES / topic / 'bench.json'
 
 
@@ -262,7 +262,7 @@ def load(topic: str) -> Record | None:
 
 
 def save(data: Record, path: Path) -> None:
-    """A row a line, for readable diffs; the last record stays until the new one is whole."""
+    """Writes one row per line, for readable diffs, and replaces the old record atomically."""
     rows = ',\n'.join('    ' + json.dumps(row) for row in data['rows'])
     head = ',\n'.join(
         f'  {json.dumps(key)}: {json.dumps(value)}' for key, value in data.items() if key != 'rows'
@@ -276,5 +276,5 @@ def save(data: Record, path: Path) -> None:
 
 
 def quick_topics() -> list[str]:
-    """Those that `make run` can show."""
+    """The topics that `make run` can measure."""
     return [topic for topic in topics.measured() if hasattr(topics.benchmark(topic), 'quick')]

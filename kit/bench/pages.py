@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tables of the pages, written from the records."""
+"""Writes the tables of the pages from the records."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from kit.soak import record
 
 
 def filled(page: str) -> str:
-    """A page's text with the tables of topics, postings and soaks between their marks."""
+    """The page's text after filling in all tables between their marks."""
 
     def fill(found: re.Match[str]) -> str:
         known = topics.topic_of(found[2]) in topics.measured()
@@ -27,7 +27,7 @@ def filled(page: str) -> str:
         page,
         flags=re.S,
     )
-    # both show records of all topics
+    # these tables cover all topics
     for mark, text in (('soak', record.tables()), ('front', front.markdown())):
         if f'<!-- {mark} -->' in page:
             begin, _, rest = page.partition(f'<!-- {mark} -->\n')
@@ -47,11 +47,11 @@ def pages() -> list[Path]:
 
 
 def write(_: object = None) -> None:
-    """make tables: the pages' tables written anew from the records."""
+    """make tables: rewrites the tables of all pages from the records."""
     for page in pages():
         page.write_text(filled(page.read_text()))
 
 
 def stale() -> list[object]:
-    """Pages whose tables are not the records'."""
+    """Pages whose tables differ from the records."""
     return [shown(page) for page in pages() if filled(page.read_text()) != page.read_text()]

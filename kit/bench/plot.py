@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""series/TOPIC/bench.png: a dot and its range for each row that the topic draws, the worst on top.
+"""series/TOPIC/bench.png: a dot and a range for each row that the topic draws, the worst on top.
 
-The same record gives the same picture: matplotlib is that of kit/setup/requirements.txt.
+kit/setup/requirements.txt pins matplotlib, so the same record always gives the same picture.
 """
 
 import math
@@ -17,13 +17,13 @@ from kit.paths import TOP
 from kit.process import step
 from kit.setup.tools import tool
 
-Figure = Any  # matplotlib's, which is only in build/tools
+Figure = Any  # a type of matplotlib, which is only in build/tools
 BETTER, WORSE, OPEN = '#4477aa', '#cc3311', '#888888'  # OPEN: the range includes 1
 
 
 def rows_of(data: Record) -> list[Row]:
-    """The rows that the topic draws, or those of its cover letter, and in any case the row that got
-    worst; that one first."""
+    """The rows that the topic draws, by default those of its cover letter, and always the largest
+    regression, which comes first."""
     topic = topics.benchmark(data['topic'])
     drawn = getattr(topic, 'drawn', topic.cover)
     worst = min(data['rows'], key=table.better)
@@ -32,8 +32,8 @@ def rows_of(data: Record) -> list[Row]:
 
 
 def places(row: Row) -> tuple[float, float, float]:
-    """(least, ratio, most) on the axis: patched over base, or the other way where more is better;
-    0: nothing is left."""
+    """(least, ratio, most) on the axis: patched / base, or base / patched if more is better. 0
+    means that patched is 0."""
 
     def place(ratio: float | None) -> float:
         return 0 if ratio is None else 1 / ratio if ratio else math.inf
@@ -44,7 +44,7 @@ def places(row: Row) -> tuple[float, float, float]:
 
 
 def label(data: Record, row: Row) -> str:
-    """The row's cells in words; of a number its column, too."""
+    """The cells that identify the row; a number is preceded by its column title."""
     topic = topics.benchmark(data['topic'])
     cells = zip(topic.describe(row), topic.HEAD)
     return ', '.join(f'{head}: {cell}' if cell.isdigit() else cell for cell, head in cells if cell)
@@ -70,7 +70,7 @@ def picture(data: Record) -> Figure:
     for line, row in enumerate(rows):
         least, ratio, most = places(row)
         colour = OPEN if least <= 1 <= most else WORSE if ratio > 1 else BETTER
-        # of 0 and infinity an arrow that points there
+        # arrows stand for 0 and infinity
         marker = {0: '<', math.inf: '>'}.get(ratio, 'o')
         least, ratio, most = (min(max(place, low), high) for place in (least, ratio, most))
         axes.hlines(line, least, most, color=colour, linewidth=1.5, alpha=0.6)
@@ -95,7 +95,7 @@ def picture(data: Record) -> Figure:
 
 
 def labels(axes: Any) -> list[Any]:
-    """The texts of axes that are drawn."""
+    """The visible texts of the axes."""
     from matplotlib.text import Text
 
     found = [child for child in axes.get_children() if isinstance(child, Text)]
@@ -107,7 +107,7 @@ def labels(axes: Any) -> list[Any]:
 
 
 def faults(figure: Figure) -> list[str]:
-    """Labels and data that the picture cuts off, shows where no axis is, or over each other."""
+    """Labels that overlap, and labels and data that are cut off or outside of the axes."""
     figure.draw_without_rendering()
     texts = [
         text for axes in figure.axes for each in (axes, *axes.child_axes) for text in labels(each)
@@ -131,7 +131,7 @@ def faults(figure: Figure) -> list[str]:
 
 
 def holds(outer: Any, inner: Any, slack: float = 1) -> bool:
-    """Is one of matplotlib's boxes within the other one?"""
+    """Is the inner box of matplotlib within the outer one?"""
     return bool(
         inner.xmin >= outer.xmin - slack
         and inner.ymin >= outer.ymin - slack
@@ -149,7 +149,7 @@ def record_of(topic: str) -> Record:
 
 
 def write(topic: str) -> None:
-    """Needs matplotlib; see draw()."""
+    """Draws the picture. Needs matplotlib, see draw()."""
     figure = picture(record_of(topic))
     if said := faults(figure):
         raise KitError(f'the picture of {topic}: {"; ".join(said)}')
@@ -157,7 +157,7 @@ def write(topic: str) -> None:
 
 
 def draw(topic: str) -> None:
-    """Draws series/TOPIC/bench.png, with the Python that has matplotlib."""
+    """Draws series/TOPIC/bench.png with the Python of build/tools, which has matplotlib."""
     record_of(topic)
     program = f'from kit.bench import plot; plot.write({topic!r})'
     step(f'picture of {topic}', [tool('python'), '-X', 'utf8', '-c', program], cwd=TOP)

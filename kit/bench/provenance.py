@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a record was measured on. One whose code has changed since is shown as stale: a mark, not a
-failure."""
+"""The code and tools that a record was measured with. A record of older code is marked as stale;
+that is not a failure."""
 
 import datetime
 import hashlib
@@ -14,13 +14,13 @@ from kit.process import result
 from kit.source.patches import patch_files
 from kit.vm.qemu import found_version
 
-# files that no kernel and no benchmark is built from
+# these files are not compiled into kernels or benchmarks
 TEXTS = ('Documentation/', 'MAINTAINERS')
 
 
 def changes(text: str) -> list[str]:
-    """The lines of code that a patch adds and removes, each with its file: no messages, comments,
-    context, line numbers or spaces."""
+    """The lines of code that a patch adds and removes, each with its file; without messages,
+    comments, context, line numbers and spaces."""
     found, path, comment = [], '', False
     for line in text.partition('\n---\n')[2].splitlines():
         if line.startswith('diff --git '):
@@ -35,14 +35,14 @@ def changes(text: str) -> list[str]:
             if '/*' in code:
                 code, comment = code.partition('/*')[0], True
             code = re.sub(r'\s*//.*', '', code).strip()
-            # in the middle of a comment that begins in the context
+            # skips lines of a comment that begins in the context
             if code and not code.startswith('* ') and code not in ('*', '*/'):
                 found.append(f'{path}:{line[0]}{" ".join(code.split())}')
     return found
 
 
 def code_of(topic: str) -> str:
-    """One number for the code of a topic's patches, however it is divided among them."""
+    """A digest of the code of a topic's patches, which does not depend on how patches divide it."""
     whole = hashlib.sha256()
     for line in sorted(line for path in patch_files(topic) for line in changes(path.read_text())):
         whole.update(f'{line}\n'.encode())
@@ -50,7 +50,7 @@ def code_of(topic: str) -> str:
 
 
 def config() -> str:
-    """One number for the configurations of all guests' kernels."""
+    """A digest of the configurations of all guests' kernels."""
     whole = hashlib.sha256()
     for path in sorted((GUEST / 'config').iterdir()):
         whole.update(path.name.encode() + path.read_bytes())
@@ -58,7 +58,7 @@ def config() -> str:
 
 
 def tools() -> dict[str, str]:
-    """{architecture: versions of QEMU and gcc}, of those that are installed."""
+    """{architecture: versions of QEMU and gcc} of the installed tools."""
     found = {}
     for machine in model.machines():
         version = '.'.join(map(str, found_version(machine)))
@@ -72,23 +72,23 @@ def tools() -> dict[str, str]:
 
 
 def below(name: str) -> dict[str, str]:
-    """{topic or posting: its code} of what was applied: what it is mailed on, and itself."""
+    """{topic or posting: digest of its code} of the patches applied below, and of its own."""
     applied = topics.below(name) if '/' in name else topics.after(name)
     return {each: code_of(each) for each in (*applied, name)}
 
 
 def measured(topic: str) -> dict[str, object]:
-    """For a part of a record."""
+    """The fields for a part of a record."""
     return {'date': datetime.datetime.now(datetime.UTC).date().isoformat(), 'code': below(topic)}
 
 
 def of(topic: str) -> dict[str, object]:
-    """For a record."""
+    """The fields for a record."""
     return {**measured(topic), 'config': config(), 'tools': tools()}
 
 
 def mark(data: dict[str, Any]) -> str:
-    """Words below the table for what was measured with other code than today's, or nothing."""
+    """The text below a table that names rows measured with older code; empty if there are none."""
     now, parts = below(data['topic']), data.get('parts', {})
     commands = sorted({row.get('command', '') for row in data.get('rows', [])}) or ['']
     stale: dict[str, list[str]] = {}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make run: base and patched kernel side by side, the table shown as soon as each was booted once.
+"""make run: measures base and patched kernel, and shows a table as soon as each has booted once.
 
-Three boots of each kernel, five when those do not agree which kernel is faster, or RUNS=. Seconds
-depend on what else the host does: rows that the boots do not agree about are marked, and counted
-instructions, which repeat, stand beside them. When nothing has changed since the last time, its
-table is shown again; RUNS=1 measures with one boot each.
+Each kernel boots three times, or five times if the boots disagree on which kernel is faster, or
+RUNS= times. Seconds depend on other load of the host. Rows on which the boots disagree are marked;
+the instruction counts are repeatable. If nothing has changed since the last run, its table is shown
+again; RUNS=1 measures with one boot of each kernel.
 """
 
 import hashlib
@@ -28,15 +28,15 @@ def quick_topic(topic: str) -> str:
     known = measure.quick_topics() or fail('no topic has a quick benchmark')
     topic = topic or known[0]
     if topic not in known:
-        raise KitError(f'make run shows {" ".join(known)}; for others: make bench TOPIC={topic}')
+        raise KitError(f'make run measures {" ".join(known)}; for others: make bench TOPIC={topic}')
     return topic
 
 
 def key_of(topic: str, bench: Bench) -> str:
-    """What the figures depend on: both kernels, the program, the benchmark."""
+    """A digest of what the figures depend on: both kernels, the program, the benchmark."""
     module = topics.benchmark(topic)
     arch, flavour, program = module.QUICK
-    source(bench.trees.base)  # newer than the patched kernel's objects: counts as changed
+    source(bench.trees.base)  # first: make would rebuild files newer than the patched objects
     for tree in bench.trees.patched, bench.trees.base:
         bench.build(arch, flavour, tree)
     inputs = [
@@ -52,8 +52,8 @@ def key_of(topic: str, bench: Bench) -> str:
 
 
 def settled(rows: Sequence[Row]) -> bool:
-    """Do the boots agree on what the table is about: which kernel is faster? Milliseconds are left
-    out, a tick more or less changes them."""
+    """Do all boots agree on which kernel is faster? Times of milliseconds are ignored, as one tick
+    changes them."""
     timed = [row for row in rows if row['unit'] == 's' and row['base'] > 0.05]
     return all((row['min'] > 1) == (row['max'] > 1) for row in timed)
 
@@ -66,7 +66,7 @@ def main(topic: str = '', runs: int = 0, trees: Trees = OURS) -> None:
         data = json.loads(kept.read_text())
         if data.pop('key', '') == key:
             print(table.text(data))
-            say(f'nothing has changed since this was measured ({shown(kept)}); RUNS=1 measures')
+            say(f'nothing changed since this was measured ({shown(kept)}); RUNS=1 measures again')
             return
     module = topics.benchmark(topic)
     counted: list[Row] | None = None

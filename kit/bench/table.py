@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables of records: as text for terminals and cover letters, as Markdown for the pages."""
+"""Tables of records: text for terminals and cover letters, Markdown for pages."""
 
 import math
 import re
@@ -10,11 +10,11 @@ from kit.bench import measure, provenance
 from kit.bench.measure import Record, Row
 from kit.errors import fail
 
-COVER_ROWS, COVER_COLUMNS = 16, 75  # what a mail can carry
+COVER_ROWS, COVER_COLUMNS = 16, 75  # the limits of a table in a mail
 
 
 def better(row: Row) -> float:
-    """Sorts rows: the ones that got worse first, in the record's order otherwise."""
+    """The sort key of rows: regressions first, otherwise in the order of the record."""
     base, patched = row.get('base'), row.get('patched')
     if row['ratio'] is None or base is None:
         return 1
@@ -39,7 +39,7 @@ def ratio(value: float | None, infinite: str = '-') -> str:
 
 
 def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]]:
-    """(titles, lines): every row of the record, or the cover letter's."""
+    """(titles, lines) of every row of the record, or of the cover letter's rows."""
     topic = topics.benchmark(data['topic'])
     rows = sorted(data['rows'], key=better)
     head = [*topic.HEAD, 'base', 'patched', 'ratio']
@@ -57,7 +57,7 @@ def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]
         ]
         if not cover:
             several = row.get('runs', 1) > 1 and row['min'] is not None
-            # the ratio belongs to its range
+            # without a ratio the range has no upper end
             most = row['max'] if row['ratio'] is not None else None
             line.append(f'{ratio(row["min"])}–{ratio(most, "∞")}' if several else '')
         lines.append(line)
@@ -65,13 +65,13 @@ def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]
 
 
 def is_text(column: int, lines: list[list[str]]) -> bool:
-    """Cells of text stand left, of numbers right."""
+    """Does the column have text, which is left-aligned, and not numbers?"""
     found = [line[column] for line in lines if line[column] not in ('', '-')]
     return not all(re.match(r'[\d.]', cell) for cell in found)
 
 
 def disagree(row: Row) -> bool:
-    """Of seconds: do its boots not say which kernel is faster?"""
+    """If the row has seconds: do its boots disagree on which kernel is faster?"""
     several = row['unit'] == 's' and row.get('runs', 1) > 1 and row['min'] is not None
     return several and row['min'] <= 1 and (row['max'] is None or row['max'] >= 1)
 
@@ -84,7 +84,7 @@ def text(data: Record, cover: bool = False) -> str:
         head = [*head, '']
         lines = [[*line, '?' if disagree(row) else ''] for line, row in zip(lines, rows)]
         note += (
-            ' ?: the range of the ratio includes 1, the boots do not say which kernel is faster.'
+            ' ?: the range of the ratio includes 1, so boots disagree on which kernel is faster.'
         )
     widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
     left = [is_text(column, lines) for column in range(len(head))]
@@ -99,7 +99,7 @@ def text(data: Record, cover: bool = False) -> str:
 
 
 def outside(row: Row) -> bool:
-    """Is the ratio none of those between the row's min and max?"""
+    """Is the ratio outside of the range from the row's min to its max?"""
     least, ratio, most = (
         math.inf if row[key] is None else row[key] for key in ('min', 'ratio', 'max')
     )
@@ -107,16 +107,16 @@ def outside(row: Row) -> bool:
 
 
 def cover_faults(data: Record) -> list[str]:
-    """What keeps the cover letter's table from fitting into a mail."""
+    """Reasons why the cover letter's table does not fit into a mail."""
     lines = text(data, cover=True).split('\n\n')[0].splitlines()
     wide = [line for line in lines if len(line) > COVER_COLUMNS]
     faults = [f'{len(line)} columns: {line}' for line in wide]
     if len(lines) - 1 > COVER_ROWS:
-        faults.append(f'{len(lines) - 1} rows, {COVER_ROWS} are the most')
+        faults.append(f'{len(lines) - 1} rows, at most {COVER_ROWS} are allowed')
     shown_rows = [row for row in data['rows'] if topics.benchmark(data['topic']).cover(row)]
     worst = min(data['rows'], key=better)
     if better(worst) < min(map(better, shown_rows), default=1):
-        faults.append(f'the row that got worst is not in it: {worst["metric"]}')
+        faults.append(f'the largest regression is missing: {worst["metric"]}')
     return faults
 
 
@@ -130,6 +130,6 @@ def markdown(data: Record) -> str:
 
 
 def show(topic: str) -> None:
-    """The recorded table on the terminal."""
+    """Prints the recorded table."""
     data = measure.load(topic) or fail(f'no record of topic {topic}: make bench TOPIC={topic}')
     print(text(data))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The two kernels that a topic or a posting is measured with: the base with what it is mailed on,
-and that with its patches. Nothing else of series/ is in either of them."""
+"""The two kernels that measure a topic or a posting: the base with the patches that it is mailed
+on, and the same with its own patches. Neither has any other patch of series/."""
 
 from collections.abc import Sequence
 
@@ -16,13 +16,13 @@ ROOT = BUILD / 'alone'
 
 
 def split(name: str) -> tuple[list[str], list[str]]:
-    """(the parts below, its own parts) of a topic or a posting, in the order they apply."""
+    """(parts below, own parts) of a topic or a posting, in the order in which they apply."""
     own = [name] if '/' in name else topics.parts_of(name)
     return [part for part in topics.below(own[0]) if part not in own], own
 
 
 def commits(*groups: Sequence[str]) -> list[str]:
-    """The commit that each of these groups of parts ends with, applied one after the other."""
+    """The last commit of each group of parts; the groups are applied one after the other."""
     folder = ROOT / 'apply' / 'linux'
     files = [path for group in groups for part in group for path in patch_files(part)]
     sparse_worktree(folder, files_of(files) or {'Makefile'})
@@ -38,8 +38,8 @@ def commits(*groups: Sequence[str]) -> list[str]:
 
 
 def trees(name: str) -> Trees:
-    """The kernels of a topic or a posting. Their folders are those of the one measured before, so
-    that make compiles only what differs."""
+    """The kernels of a topic or a posting. All topics share their folders, so make compiles only
+    what differs from the previous one."""
     below, own = split(name)
     base = Tree('base', ROOT / 'base', begins_as=PATCHED) if below else BASE
     patched = Tree('patched', ROOT / 'patched', begins_as=PATCHED)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel's .config: allnoconfig and fragments, each symbol of which has to be in it.
+"""A kernel's .config: allnoconfig plus fragments. Every symbol of a fragment must be set in it.
 
-A flavour is NAME[+VARIANT...], as guest/config/ has them, with what the topics add; or
-NAME[+VARIANT...]@[SUITE,...]: with the `config` files of these selftest suites and nothing of the
-topics, for any tree. Symbols that such a tree lacks are named; that is not an error.
+A flavour is NAME[+VARIANT...]: files of guest/config/, and the symbols that the topics add. For any
+tree it is NAME[+VARIANT...]@[SUITE,...]: the `config` files of these selftest suites instead of the
+topics' symbols. Symbols that such a tree lacks are named, which is not an error.
 """
 
 import re
@@ -19,9 +19,9 @@ from kit.process import say, step
 from kit.source.git import git, try_git
 
 CONFIGS = GUEST / 'config'
-# modules that test for minutes when they are loaded: built in, they keep the guest from its init
+# these test modules run for minutes when loaded; built in, they would delay init
 LONG_TESTS = ('TEST_VMALLOC',)
-FLAVOURS = 'plain', 'debug', 'trace', 'kcsan'  # +NAME adds the architecture's ARCH+NAME
+FLAVOURS = 'plain', 'debug', 'trace', 'kcsan'  # +NAME adds ARCH+NAME.config
 
 
 Symbols = dict[str, str]  # {name: value}
@@ -29,7 +29,7 @@ Fragments = list[tuple[Path, Symbols]]
 
 
 def parts_of(flavour: str) -> tuple[str, list[str], list[str] | None]:
-    """(name, [variants], [suites] or None: those of the topics)"""
+    """(name, [variants], [suites], or None for the topics' suites)"""
     flavour, at, suites = flavour.partition('@')
     name, *variants = flavour.split('+')
     if name not in FLAVOURS:
@@ -38,7 +38,7 @@ def parts_of(flavour: str) -> tuple[str, list[str], list[str] | None]:
 
 
 def read(file: Path) -> Symbols:
-    """{symbol: value} of a file of lines CONFIG_NAME=value."""
+    """{symbol: value} from a file with lines CONFIG_NAME=value."""
     wanted = {}
     for number, line in enumerate(file.read_text().splitlines(), 1):
         line = line.split('#')[0].strip()
@@ -51,9 +51,9 @@ def read(file: Path) -> Symbols:
 
 
 def fragments(machine: Machine, flavour: str, src: Path) -> Fragments:
-    """[(file, {symbol: value})], later ones override; those of topics come last."""
+    """[(file, {symbol: value})]; later entries override earlier ones, and topics come last."""
     (flavour, variants, suites), arch = parts_of(flavour), machine.arch
-    # a variant of this architecture's, or of all
+    # the variant of this architecture, or else the one for all
     named = [
         f'{arch}+{each}' if (CONFIGS / f'{arch}+{each}.config').exists() else f'+{each}'
         for each in variants
@@ -75,13 +75,13 @@ def fragments(machine: Machine, flavour: str, src: Path) -> Fragments:
 
 
 def of_suites(machine: Machine, src: Path, suites: Iterable[str], *names: str) -> Fragments:
-    """What the suites' files of these names ask for."""
+    """The symbols that the suites' files of these names request."""
     files = [src / 'tools/testing/selftests' / suite / name for suite in suites for name in names]
     return [
         (
             file,
             {
-                symbol: 'y' if value == 'm' else value  # the initrd has no modules
+                symbol: 'y' if value == 'm' else value  # the initrd contains no modules
                 for symbol, value in read(file).items()
                 if symbol not in (*machine.foreign_symbols, *LONG_TESTS)
             },
@@ -92,7 +92,7 @@ def of_suites(machine: Machine, src: Path, suites: Iterable[str], *names: str) -
 
 
 def known_symbols(src: Path, symbols: Collection[str]) -> set[str]:
-    """Those of the symbols that some Kconfig file of the tree defines."""
+    """The symbols that a Kconfig file of the tree defines."""
     if not symbols:
         return set()
     pattern = rf'^[[:space:]]*(menu)?config ({"|".join(symbols)})$'
@@ -101,7 +101,7 @@ def known_symbols(src: Path, symbols: Collection[str]) -> set[str]:
 
 
 def generate(machine: Machine, folder: Path, src: Path, symbols: Symbols, *more: str) -> Symbols:
-    """Writes .config with these symbols; {symbol: its value} of those that came out otherwise."""
+    """Writes .config with these symbols; returns {symbol: value} of those with another value."""
     folder.mkdir(parents=True, exist_ok=True)
     merged = folder / 'merged.config'
     merged.write_text(''.join(f'CONFIG_{symbol}={symbols[symbol]}\n' for symbol in sorted(symbols)))
@@ -116,7 +116,7 @@ def generate(machine: Machine, folder: Path, src: Path, symbols: Symbols, *more:
 
 
 def inputs(machine: Machine, src: Path, asked: Fragments) -> str:
-    """A digest of what a .config is made from: Kconfig files, what is asked for, the compiler."""
+    """A digest of the inputs of a .config: Kconfig files, requested symbols, the compiler."""
     kconfig = '*Kconfig*', 'scripts/kconfig', 'Makefile', 'arch/*/Makefile'
     return stamp_of(
         machine, git('ls-files', '-s', '--', *kconfig, cwd=src), state(src, *kconfig), asked
@@ -124,7 +124,7 @@ def inputs(machine: Machine, src: Path, asked: Fragments) -> str:
 
 
 def configure(machine: Machine, flavour: str, tree: Tree) -> None:
-    """Writes .config; every requested symbol is in it as requested, or this is an error."""
+    """Writes .config; raises an error if a requested symbol has another value."""
     src, folder = source(tree), tree.out(machine.arch, flavour)
     asked = fragments(machine, flavour, src)
     requested: dict[str, tuple[str, Path]] = {}
@@ -133,7 +133,7 @@ def configure(machine: Machine, flavour: str, tree: Tree) -> None:
         return
     for file, wanted in asked:
         if file.is_relative_to(SERIES):
-            # what topics add: the base has none of it, half a series or a tree of the user's some
+            # symbols of topics may be absent: from the base, from half a series, from a user's tree
             known = known_symbols(src, wanted)
             wanted = {symbol: value for symbol, value in wanted.items() if symbol in known}
         requested.update({symbol: (value, file) for symbol, value in wanted.items()})

@@ -16,8 +16,8 @@ from kit.paths import BUILD, shown
 from kit.process import step
 from kit.source.git import git
 
-KEPT = BUILD / 'kept'  # kernels that make check built, for make test
-SYMBOLS = 'vmlinux.symvers'  # what the kernel exports
+KEPT = BUILD / 'kept'  # kernels built by make check and reused by make test
+SYMBOLS = 'vmlinux.symvers'  # the kernel's exported symbols
 
 
 def write_changed(path: Path, text: str) -> None:
@@ -26,14 +26,14 @@ def write_changed(path: Path, text: str) -> None:
 
 
 def drop_halves(folder: Path) -> None:
-    """What a killed assembler left: make takes an empty object for a finished one."""
+    """Deletes empty objects of a killed assembler, which make would treat as finished."""
     for path in folder.rglob('*.o'):
         if not path.stat().st_size:
             path.unlink()
 
 
 def clear(folder: Path) -> None:
-    """What a killed copy left; the lock on the folder stays."""
+    """Deletes the files of a killed copy, but keeps the folder's lock."""
     for path in list(folder.glob('*')):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -42,16 +42,17 @@ def clear(folder: Path) -> None:
 
 
 def copy_kernel(machine: Machine, from_folder: Path, to_folder: Path) -> None:
-    """What others read of a built kernel; the stamp, which vouches for it, comes last."""
+    """Copies the parts of a built kernel that others read. The stamp comes last, as it marks the
+    copy as complete."""
     (to_folder / '.stamp').unlink(missing_ok=True)
     for name in dict.fromkeys((machine.image, 'vmlinux', 'System.map', SYMBOLS, '.stamp')):
         (to_folder / name).parent.mkdir(parents=True, exist_ok=True)
-        if name != SYMBOLS or (from_folder / name).exists():  # without modules it has none
+        if name != SYMBOLS or (from_folder / name).exists():  # absent without modules
             shutil.copyfile(from_folder / name, to_folder / name)
 
 
 def has_stamp(folder: Path, stamp: str) -> bool:
-    """Was the kernel there built from this?"""
+    """Was the kernel in the folder built from these inputs?"""
     file = folder / '.stamp'
     return file.exists() and file.read_text() == stamp
 
@@ -61,13 +62,13 @@ def kept(machine: Machine, flavour: str) -> Path:
 
 
 def keep(machine: Machine, flavour: str, tree: Tree) -> None:
-    """Keeps the kernel that the tree has just built; the tree goes on to another commit."""
+    """Keeps the kernel that the tree has just built, before the tree checks out another commit."""
     copy_kernel(machine, tree.out(machine.arch, flavour), kept(machine, flavour))
 
 
 def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
-    """(text in front of each file, stamp) of what a kernel is built from; a folder's name is no
-    part of it."""
+    """(text to include before each file, stamp of a kernel's inputs); the stamp does not depend on
+    folder names."""
     src = source(tree)
     header = CONFIGS / f'{machine.arch}-{parts_of(flavour)[0]}.h'
     extra = header.read_text() if header.exists() else ''
@@ -76,14 +77,14 @@ def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
 
 
 def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, folder: Path) -> None:
-    """Copies the patched kernel's objects to the base's folder, and touches the sources that
-    differ, so that make rebuilds what depends on them. ccache cannot help: the series adds a symbol
-    to the configuration, so all objects differ. A folder without a .config is copied again.
+    """Copies the patched kernel's objects to the base's folder and touches the sources that differ,
+    so that make rebuilds only objects that depend on them. ccache does not help: the series adds a
+    symbol to the configuration, so all objects differ. A folder without a .config is copied again.
     """
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)
     _, now = asked(machine, flavour, patched_tree)
     with Lock(other):
-        # of a kernel that was kept, the objects beside it may be of another state
+        # next to a kernel that was copied from KEPT, the objects may be older
         if not has_stamp(other, now) or has_stamp(kept(machine, flavour), now):
             return
         commit = git('rev-parse', 'HEAD', cwd=src).strip()
@@ -99,13 +100,14 @@ def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, fold
             dirs_exist_ok=True,
             ignore=shutil.ignore_patterns('.stamp', '.lock', '.config'),
         )
-    for file in folder.rglob('*.cmd'):  # commands name both folders
+    for file in folder.rglob('*.cmd'):  # kbuild's commands contain both folders
         text = file.read_text().replace(f'{patched}/', f'{src}/')
         file.write_text(text.replace(f'{other}/', f'{folder}/'))
 
 
 def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ()) -> Path:
-    """Builds unless nothing changed; returns the image. Or compiles only parts, goals of make."""
+    """Builds the kernel if anything changed and returns its image. parts: compile only these
+    goals."""
     src, folder = source(tree), tree.out(machine.arch, flavour)
     image, stamp, before = folder / machine.image, folder / '.stamp', kept(machine, flavour)
     try:
@@ -113,7 +115,7 @@ def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ())
             extra, now = asked(machine, flavour, tree)
             if has_stamp(folder, now) and image.exists():
                 return image
-            # only there: the commits' trees need their objects as well
+            # only for this tree: other trees need the objects as well
             if tree.name == PATCHED.name and has_stamp(before, now):
                 copy_kernel(machine, before, folder)
                 return image
@@ -124,13 +126,13 @@ def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ())
             configure(machine, flavour, tree)
             command, env = make(machine, folder, src, *(parts or [machine.target]))
             if extra:
-                # beside the objects: a path that differs from tree to tree would keep ccache from
-                # sharing them
+                # next to the objects: ccache could not share objects if the path depended on the
+                # tree
                 write_changed(folder / 'first.h', extra)
                 command.append('KCFLAGS=-include first.h')
-            # x86's piggy.S takes the compressed kernel in with .incbin, which ccache does not look
-            # into: of two kernels that are compressed to the same length the second had the first
-            # one's code. A macro that nobody reads tells them apart.
+            # x86's piggy.S includes the compressed kernel by .incbin, whose file ccache ignores. If
+            # two kernels compress to the same length, the second would get the code of the first.
+            # An unused macro makes the commands differ.
             command.append(f'AFLAGS_piggy.o=-DSTAMP={now}')
             what = f'build {tree} {machine.arch} {flavour}{" (parts)" if parts else ""}'
             step(what, command, log=folder / 'log', env=env)
@@ -142,8 +144,8 @@ def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ())
 
 
 def prepare_modules(machine: Machine, flavour: str, tree: Tree) -> None:
-    """Makes the folder of a built kernel ready for modules. Beside a kernel that was kept there are
-    no objects; its exported symbols were kept with it. The caller holds the folder's lock."""
+    """Prepares the folder of a built kernel for modules. A kernel copied from KEPT has no objects,
+    but its exported symbols. The caller holds the folder's lock."""
     folder = tree.out(machine.arch, flavour)
     was_kept = not (folder / 'vmlinux.o').exists()
     if was_kept:
@@ -160,5 +162,5 @@ def main(arch: str, flavour: str, tree: str) -> Path:
 
 
 def stamp(machine: Machine, flavour: str, tree: Tree) -> str:
-    """What tells one built kernel from another."""
+    """The stamp of a built kernel."""
     return (tree.out(machine.arch, flavour) / '.stamp').read_text()

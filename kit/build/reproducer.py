@@ -15,7 +15,7 @@ from kit.process import step
 
 
 def module(machine: Machine, flavour: str, tree: Tree, file: Path, made: Path) -> Path:
-    """The module of this C file, with the Kbuild beside it, for the tree's built kernel."""
+    """Builds the module of this C file, with the Kbuild next to it, for the tree's built kernel."""
     src, folder = source(tree), tree.out(machine.arch, flavour)
     shutil.rmtree(made, ignore_errors=True)
     shutil.copytree(file.parent, made)
@@ -27,7 +27,7 @@ def module(machine: Machine, flavour: str, tree: Tree, file: Path, made: Path) -
 
 
 def file_name(topic: str, name: str) -> str:
-    """What the reproducer is called in the guest."""
+    """The reproducer's file name in the guest."""
     folder = SERIES / topic / 'reproduce'
     if (folder / f'{name}.c').exists():
         return name
@@ -37,7 +37,7 @@ def file_name(topic: str, name: str) -> str:
 
 
 def build(machine: Machine, flavour: str, tree: Tree, topic: str, name: str) -> Path:
-    """The reproducer's file for a guest with this kernel."""
+    """Builds the reproducer for a guest with this kernel."""
     folder = SERIES / topic / 'reproduce'
     made = tree.root / 'build' / f'{machine.arch}-reproduce'
     if file_name(topic, name) == name:

@@ -15,12 +15,12 @@ from kit.setup import apt
 
 BELOW = 'tools/testing/selftests'
 
-# what a suite links beside libc, and Debian's package of it
+# {suite: (library that it links, its Debian package)}
 LIBRARIES = {'vfio': ('libuuid.a', 'uuid-dev')}
 
 
 def suite_of(tree: Tree, program: str) -> tuple[str, str] | None:
-    """SUITE/PROGRAM as (suite, program), or None: a suite has a Makefile (kvm, not kvm/arm64)."""
+    """(suite, program) of SUITE/PROGRAM, or None. A suite has a Makefile: kvm, not kvm/arm64."""
     words = program.split('/')
     for count in range(len(words) - 1, 0, -1):
         suite = '/'.join(words[:count])
@@ -30,7 +30,7 @@ def suite_of(tree: Tree, program: str) -> tuple[str, str] | None:
 
 
 def has(tree: Tree, program: str) -> bool:
-    """Is the program's source there?"""
+    """Does the tree have the program's source?"""
     found = suite_of(tree, program)
     if not found:
         return False
@@ -40,8 +40,9 @@ def has(tree: Tree, program: str) -> bool:
 def goals_of(
     machine: Machine, tree: Tree, suite: str, folder: Path, wanted: Iterable[str]
 ) -> list[str]:
-    """A topic's own suites are built whole, or what it names of them; of others (large, or with
-    libraries that a cross compiler lacks) only the programs that are wanted."""
+    """The goals of make. A topic's own suites are built whole, or only the programs that it names.
+    Of other suites, only the wanted programs are built: these suites are large or need libraries
+    that a cross compiler lacks."""
     if named := topics.programs(suite):
         return [
             str(folder / program)
@@ -54,8 +55,8 @@ def goals_of(
 
 
 def library_of(machine: Machine, suite: str) -> tuple[str, str]:
-    """(compiler's words, linker's words) for a library that the compiler does not find by itself,
-    as a cross compiler does not: a package of the guest's architecture, unpacked below build/."""
+    """(words for the compiler, words for the linker) if the compiler, such as a cross compiler,
+    does not find the library: its package for the guest's architecture is unpacked below build/."""
     if suite not in LIBRARIES:
         return '', ''
     (name, package), arch = LIBRARIES[suite], machine.debian_arch
@@ -73,7 +74,7 @@ def library_of(machine: Machine, suite: str) -> tuple[str, str]:
 def suite_command(
     machine: Machine, tree: Tree, suite: str, folder: Path, *goals: Word
 ) -> tuple[list[Word], Environment]:
-    """(command, environment) of a make in the suite's folder; headers were installed."""
+    """(command, environment) of make in the suite's folder, after headers were installed."""
     headers, target = folder / 'headers', folder / suite
     command, env = make(machine, headers, source(tree) / BELOW / suite, *goals)
     include, library = library_of(machine, suite)
@@ -85,7 +86,7 @@ def suite_command(
         f'LDFLAGS=-static -pthread{library}',
     ]
     if suite == 'kvm':
-        # its guests run the program's own text, where it was linked; headers are generated below
+        # its guests run the program's own text at its link address; headers are generated below
         # abs_objdir
         (target / 'tools').mkdir(exist_ok=True)
         command += [f'abs_objdir={target}', 'LDFLAGS=-static -pthread -no-pie']
@@ -93,13 +94,13 @@ def suite_command(
 
 
 def install_headers(machine: Machine, tree: Tree, folder: Path) -> None:
-    """The tree's for user space, into the folder."""
+    """Installs the tree's user-space headers into the folder."""
     command, env = make(machine, folder / 'headers', source(tree), 'headers_install')
     step(f'build {tree} {machine.arch} headers', command, log=folder / 'headers.log', env=env)
 
 
 def sources_of(machine: Machine, tree: Tree) -> str:
-    """A digest of what programs and installed headers are made of."""
+    """A digest of the sources of programs and installed headers."""
     return state(
         source(tree),
         BELOW,
@@ -124,13 +125,13 @@ def build_suite(
 def build(
     machine: Machine, tree: Tree, programs: Iterable[str], suites: Iterable[str] = ()
 ) -> dict[str, Path]:
-    """Builds the programs (SUITE/PROGRAM) and whole suites; {program: its file}."""
+    """Builds the programs (SUITE/PROGRAM) and whole suites; returns {program: its file}."""
     folder = tree.root / 'build' / f'{machine.arch}-selftests'
     places = {}
     for program in programs:
         place = suite_of(tree, program)
         if not place:
-            raise KitError(f'{tree} tree: no selftest suite for {program}: is the series applied?')
+            raise KitError(f'{tree} tree: no selftest suite for {program}; is the series applied?')
         places[program] = place
     wanted: dict[str, list[str]] = {suite: [] for suite in suites}
     for suite, name in places.values():
@@ -158,12 +159,12 @@ def build(
     files = {program: folder / suite / name for program, (suite, name) in places.items()}
     for program, file in files.items():
         if not file.exists():
-            raise KitError(f'{program} was not built: is it in its Makefile?')
+            raise KitError(f'{program} was not built; does its Makefile list it?')
     return files
 
 
 def keep_vm(machine: Machine) -> Path:
-    """The program that runs beside the tests."""
+    """Builds keep_vm, which runs next to the tests."""
     folder = BUILD / 'keep_vm' / machine.arch
     with Lock(folder):
         step(

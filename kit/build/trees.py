@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The source trees, their output folders, and make in them."""
+"""Source trees, their output folders, and the make command."""
 
 import hashlib
 import os
@@ -20,11 +20,11 @@ from kit.source.git import git, is_at, whole_worktree
 @dataclass(frozen=True)
 class Tree:
     """A source in root/linux and its outputs in root/build/ARCH-FLAVOUR. The relative path between
-    them is the same in every tree, so ccache shares objects."""
+    them is the same in every tree, so that ccache can share objects."""
 
     name: str
     root: Path
-    begins_as: 'Tree | None' = None  # its first build starts from the objects there
+    begins_as: 'Tree | None' = None  # the first build starts with copies of its objects
 
     def __str__(self) -> str:
         return self.name
@@ -34,8 +34,8 @@ class Tree:
         return self.root / 'linux'
 
     def out(self, arch: str, flavour: str) -> Path:
-        """The kernel's folder; those for selftest suites (kit/build/config.py) share one, as kbuild
-        compiles only what a symbol changes."""
+        """The kernel's folder. Kernels for selftest suites (kit/build/config.py) share one folder,
+        as kbuild compiles only objects that a symbol changes."""
         name, at, _ = flavour.partition('@')
         return self.root / 'build' / f'{arch}-{name}{at and "-kselftest"}'
 
@@ -46,7 +46,7 @@ class Trees:
 
     base: Tree
     patched: Tree
-    series: Tree  # linux/, which has programs that a user's tree lacks
+    series: Tree  # linux/, for programs that a user's tree lacks
 
     def named(self, name: str) -> Tree:
         known = {'base': self.base, 'patched': self.patched}
@@ -62,26 +62,26 @@ OURS = Trees(BASE, PATCHED, PATCHED)
 
 
 def bisected(arch: str) -> Tree:
-    """The architecture's tree in which commits are compiled one by one."""
+    """The tree in which commits are compiled one by one for the architecture."""
     return Tree(f'bisect-{arch}', BUILD / 'bisect' / arch)
 
 
 def source(tree: Tree) -> Path:
-    """The tree's source folder; a worktree is made when it is not there."""
+    """The tree's source folder; makes the base's worktree if needed."""
     folder = tree.linux
     if not (LINUX / '.git').exists() and tree in (PATCHED, BASE):
-        raise KitError('linux/ is not there: make tree')
+        raise KitError('linux/ does not exist: make tree')
     if tree == BASE:
         commit = git('rev-parse', '--verify', 'base^{commit}').strip()
         if not is_at(folder, commit):
             with Lock(folder.parent):
                 whole_worktree(tree.name, folder, commit)
     if not (folder / 'Makefile').exists():
-        raise KitError(f'{shown(folder)} is not there')
+        raise KitError(f'{shown(folder)} does not exist')
     return folder
 
 
-# what kbuild takes from the environment, where somebody may have it for a build of his own
+# variables of kbuild that users export for their own builds
 OF_THE_USER = """
 KCFLAGS KCPPFLAGS KAFLAGS LLVM LLVM_IAS KBUILD_EXTRA_WARN KBUILD_CHECKSRC KBUILD_EXTMOD
 KBUILD_OUTPUT KCONFIG_CONFIG MAKEFLAGS GNUMAKEFLAGS MAKELEVEL
@@ -89,7 +89,7 @@ KBUILD_OUTPUT KCONFIG_CONFIG MAKEFLAGS GNUMAKEFLAGS MAKELEVEL
 
 
 def make(machine: Machine, folder: Path, src: Path, *goals: Word) -> tuple[list[Word], Environment]:
-    """(command, environment) of a reproducible make in the tree."""
+    """(command, environment) of make in the tree, for a reproducible build."""
     if not shutil.which(machine.gcc):
         raise KitError(f'{machine.gcc} is missing: make deps')
     env: Environment = {
@@ -101,7 +101,7 @@ def make(machine: Machine, folder: Path, src: Path, *goals: Word) -> tuple[list[
         'LC_ALL': 'C',
         **dict.fromkeys(OF_THE_USER),
     }
-    # nice: guests that run meanwhile go first
+    # nice: running guests have priority
     command: list[Word] = [
         'nice',
         'make',
@@ -113,7 +113,7 @@ def make(machine: Machine, folder: Path, src: Path, *goals: Word) -> tuple[list[
         f'CROSS_COMPILE={machine.cross_compile}',
     ]
     if shutil.which('ccache'):
-        # the dependencies that kbuild asks for spare a preprocessor run
+        # kbuild's dependency files save ccache a preprocessor run
         env |= {'CCACHE_BASEDIR': TOP, 'CCACHE_DEPEND': '1'}
         command += [f'CC=ccache {machine.gcc}', 'HOSTCC=ccache gcc']
     return [*command, *goals], env
@@ -128,8 +128,8 @@ def release(tree: Tree) -> str:
 
 
 def state(src: Path, *paths: str) -> str:
-    """A digest of the source (or of some paths in it) as it is: HEAD's and what is uncommitted."""
-    unlocked = {'GIT_OPTIONAL_LOCKS': '0'}  # do not lock a tree that somebody works in
+    """A digest of the source, or of some paths in it: HEAD and all uncommitted changes."""
+    unlocked = {'GIT_OPTIONAL_LOCKS': '0'}  # do not lock a user's tree
     digest = hashlib.sha256()
     digest.update(git('ls-tree', 'HEAD', '--', *paths, cwd=src, env=unlocked).encode())
     changed = git(
@@ -143,7 +143,7 @@ def state(src: Path, *paths: str) -> str:
 
 
 def stamp_of(machine: Machine, *inputs: object) -> str:
-    """A digest of what a build depends on: the inputs and the compiler."""
+    """A digest of the inputs of a build and of the compiler."""
     compiler = shutil.which(machine.gcc)
     stat = os.stat(compiler) if compiler else None
     identity = stat and (stat.st_size, stat.st_mtime_ns)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make check: everything static; closes with `N passed, N failed, N skipped`.
+"""make check: runs all static checks; ends with `N passed, N failed, N skipped`.
 
---check 'words' runs the checks whose name has one of the words in it. Those that read, one thread
-most of the time, run beside those that compile, which wait for git, make and the linker, and these
-beside those of other architectures. Those that need no linux/ run while it is made.
+--check 'words' runs only checks with one of the words in their name. Checks run in parallel lanes.
+One lane reads, mostly in a single thread. The lane of each architecture compiles, and waits for
+git, make and the linker. Checks that do not need linux/ run while it is made.
 """
 
 import functools
@@ -25,8 +25,8 @@ Check = Callable[[], None]
 Lane = dict[str, Check]
 Words = dict[str, str]  # {name: passed, failed or skipped}
 
-# lanes: of this repository alone, one that reads, one that compiles for each architecture; each in
-# the order they run
+# Lanes: checks of this repository, checks that read, and for each architecture checks that compile;
+# each in the order in which they run
 OWN = {
     'python': files.python,
     'types': files.types,
@@ -71,7 +71,8 @@ def compiling_lane(arch: str, full: bool) -> Lane:
 
 
 def lanes(full: bool = False) -> list[Lane]:
-    """The longest comes last: the thread that signals come to runs it, and shows how it goes on."""
+    """The longest lane comes last: the main thread runs it, which gets signals and shows
+    progress."""
     return [
         OWN,
         READING,
@@ -93,7 +94,7 @@ def outcome(function: Check) -> tuple[str, str]:
 
 
 def run_lane(lane: Lane) -> Words:
-    """{name: word} of these checks, each shown when it has ended."""
+    """Runs these checks and prints each outcome; returns {name: word}."""
     words = {}
     for name, check in lane.items():
         start = time.monotonic()
@@ -103,19 +104,19 @@ def run_lane(lane: Lane) -> Words:
             f'{words[name]:7} {time.monotonic() - start:6.1f} s  {name}: {what}',
             *(f'    {line}' for line in findings.splitlines()[:60]),
         ]
-        # over the other lane's progress
+        # overwrites the progress of another lane
         print('\r\033[K' if sys.stdout.isatty() else '', '\n'.join(lines), sep='', flush=True)
     return words
 
 
 def give_way(lane: Lane) -> Words:
-    """run_lane(), of this thread and what it starts, behind the longest lane."""
+    """run_lane() in this thread, with a lower priority than the longest lane."""
     os.nice(5)
     return run_lane(lane)
 
 
 def run(chosen: Sequence[Lane], make_linux: Callable[[], object]) -> Words:
-    """{name: word}: the lanes side by side."""
+    """Runs the lanes in parallel; returns {name: word}."""
     own, *others, last = chosen
     with Pool(len(chosen)) as pool:
         beside = [pool.submit(give_way, own)]
@@ -142,10 +143,10 @@ def main(
     ]
     names = [name for lane in known for name in lane]
     if not any(chosen):
-        raise KitError(f'no check of that name (there are: {" ".join(names)})')
+        raise KitError(f'no check with such a name (known: {" ".join(names)})')
 
     def make_linux() -> None:
-        """As series/ describes it."""
+        """Makes linux/ as series/ describes it."""
         prepare.trees('series', linux, stable_git=stable_git)
         if not (LINUX / '.git').exists():
             raise KitError('no linux/ here: make check')

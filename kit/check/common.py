@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What checks share: the applied series, a worktree to look at its commits, findings, memory."""
+"""Shared by checks: the applied series, a worktree for its commits, findings, remembered
+results."""
 
 import functools
 import hashlib
@@ -24,22 +25,22 @@ from kit.topics import order, parts_of, topic_of
 A = TypeVar('A')
 B = TypeVar('B')
 
-WORK = BUILD / 'check'  # what the checks write down
-READ = WORK / 'linux'  # a whole worktree, to read in
-GENERIC = 'x86_64'  # the architecture that generic code is built for
-ONE_AT_A_TIME = threading.Lock()  # what the lanes of checks share
+WORK = BUILD / 'check'  # files of the checks
+READ = WORK / 'linux'  # a whole worktree that checks only read
+GENERIC = 'x86_64'  # generic code is built for this architecture
+ONE_AT_A_TIME = threading.Lock()  # protects what lanes share
 
 
 class Failed(Exception):
-    """A check failed; the message says what, one finding a line."""
+    """A check failed; the message has one finding per line."""
 
 
 class Skipped(Exception):
-    """A check has nothing to look at; the message says why."""
+    """A check had nothing to do; the message has the reason."""
 
 
 class Series:
-    """series/ applied from scratch: the commits."""
+    """The commits of series/, applied from scratch."""
 
     def __init__(self) -> None:
         try:
@@ -64,12 +65,12 @@ class Series:
             below = tip
 
     def present(self, *suffixes: str) -> list[str]:
-        """Touched files that the last commit has."""
+        """Touched files that exist in the last commit."""
         gone = touched('base', self.last, '--diff-filter=D')
         return [path for path in self.files if path.endswith(suffixes) and path not in gone]
 
     def kernel_files(self, files: Iterable[str]) -> list[str]:
-        """Of these the C files of the kernel itself."""
+        """The C files of the kernel itself among these files."""
         others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
         return [path for path in files if path.endswith('.c') and not path.startswith(others)]
 
@@ -80,7 +81,7 @@ def of_linux() -> Series:
 
 
 def series() -> Series:
-    """Looked at once, by whichever check asks first."""
+    """The applied series; the first check that needs it applies it."""
     with ONE_AT_A_TIME:
         return of_linux()
 
@@ -91,23 +92,23 @@ def need_patches() -> None:
 
 
 def checkout(commit: str, tree: Path) -> None:
-    """The commit in the worktree, with nothing else in it."""
+    """Checks out the commit in the worktree and removes all other files."""
     commit = git('rev-parse', f'{commit}^{{commit}}').strip()
     if not whole(tree):
-        with ONE_AT_A_TIME:  # git counts its worktrees
+        with ONE_AT_A_TIME:  # git numbers its worktrees
             whole_worktree(tree.parent.name, tree, commit)
     git('checkout', '-q', '--force', '--detach', commit, cwd=tree)
     git('clean', '-q', '-ffdx', cwd=tree)
 
 
 def each(function: Callable[[A], B], items: Iterable[A]) -> list[B]:
-    """function of each item, as many at a time as there are CPUs."""
+    """Calls the function for each item, with one thread per CPU."""
     with ThreadPoolExecutor(host_cpus()) as pool:
         return list(pool.map(function, items))
 
 
 def new_lines(base: Iterable[str], tip: Iterable[str]) -> list[str]:
-    """Findings in tip that base has not, line numbers apart."""
+    """Findings in tip that base lacks, ignoring line numbers."""
 
     def plain(line: str) -> str:
         return re.sub(r':\d+(:\d+)?(?=[: ])', '', line)
@@ -122,7 +123,8 @@ def new_lines(base: Iterable[str], tip: Iterable[str]) -> list[str]:
 
 
 def arch_of(path: str) -> str:
-    """The architecture whose build has this file; of one that is no guest's, its name."""
+    """The guest architecture that builds this file, or the name of an architecture without a
+    guest."""
     guests = {machine.source_arch: machine.arch for machine in machines()}
     for folder, arch in guests.items():
         if path.startswith((f'arch/{folder}/', f'tools/testing/selftests/{folder}/')):
@@ -131,7 +133,7 @@ def arch_of(path: str) -> str:
 
 
 def remember(*what: object) -> str:
-    """A key for something that was checked: a second check looks at what is new."""
+    """The key of a checked input, so that later checks skip unchanged inputs."""
     return hashlib.sha256(repr(what).encode()).hexdigest()
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks that compile, for an architecture and in its own worktree: each patch by itself, small
+"""Checks that compile for an architecture, in its own worktree: single patches, small
 configurations, gcc W=1 and sparse."""
 
 import functools
@@ -38,10 +38,9 @@ from kit.source.patches import patch_files
 from kit.source.pinned import base_file, touched
 from kit.test import plan
 
-# Debian's sparse 0.6.4 lacks __typeof_unqual__, for which v7.3's build would leave sparse out
-# without a word
+# Debian's sparse 0.6.4 lacks __typeof_unqual__, and v7.3's build would silently skip sparse
 SPARSE = 'sparse -D__typeof_unqual__=__typeof__'
-USERS = 40  # of a header that are compiled with it; the last commit is built whole
+USERS = 40  # at most so many users of a changed header are compiled; the last commit is built whole
 
 
 def linux_of(arch: str) -> Path:
@@ -51,14 +50,14 @@ def linux_of(arch: str) -> Path:
 
 @functools.cache
 def flavour_of(arch: str) -> str:
-    """What `make test` boots, so that it is compiled once: plain, if that is among it."""
+    """A flavour that `make test` boots, so that it is compiled only once; plain if possible."""
     flavours = [boot.flavour for boot in plan.chosen(arch=arch)] or ['plain']
     return 'plain' if 'plain' in flavours else flavours[0]
 
 
 def sources(commit: str, arch: str) -> list[str]:
-    """What a build for the architecture reads of a commit: no pages, no tests, nothing of the other
-    guests' architectures."""
+    """The files of a commit that a build for the architecture reads: no documentation, no tests, no
+    other guest's architecture."""
     others = {f'arch/{other.source_arch}' for other in machines()} - {
         f'arch/{machine(arch).source_arch}'
     }
@@ -74,7 +73,7 @@ def sources(commit: str, arch: str) -> list[str]:
 
 
 def build_key(commit: str, arch: str) -> str:
-    """What a kernel of the commit is built from."""
+    """The key of the inputs of the commit's kernel."""
     settings = [GUEST / f'{arch}.toml', *sorted((GUEST / 'config').iterdir())]
     configs = topics.config([arch, flavour_of(arch), f'{arch}-{flavour_of(arch)}'])
     return remember(
@@ -87,7 +86,7 @@ def build_key(commit: str, arch: str) -> str:
 
 
 def gcc_says(log: Path, arch: str) -> list[str]:
-    """gcc's and sparse's lines in a log, as paths of the kernel's tree."""
+    """Warnings and errors of gcc and sparse in a log, with paths relative to the kernel's tree."""
     lines = [
         re.sub(r'^(\.\./)+linux/', '', line.replace(f'{linux_of(arch)}/', ''))
         for line in log.read_text(errors='replace').splitlines()
@@ -100,19 +99,19 @@ def subject(commit: str) -> str:
 
 
 def archs_of(topic: str) -> list[str]:
-    """Generic code too has to build where its topic belongs."""
+    """The architectures of a topic's files, for which its generic code must build, too."""
     return sorted({GENERIC, *map(arch_of, series().topic_files[topic])} & set(archs()))
 
 
 def header_name(path: str) -> str:
-    """What other folders include it by."""
+    """The name by which files include the header."""
     return re.sub(r'^(arch/\w+/)?include/', '', path)
 
 
 @functools.cache
 def users() -> dict[str, list[str]]:
-    """{header: C files of the last commit that include it}, of headers of the kernel that the
-    series touches."""
+    """{header: C files of the last commit that include it} for kernel headers that the series
+    touches."""
     names = {
         header_name(path)
         for path in series().files
@@ -135,8 +134,8 @@ def users_of(headers: Iterable[str]) -> list[str]:
 def objects_of(
     topic: str, commit: str, below: str, arch: str, changed: Sequence[str] = ()
 ) -> list[str]:
-    """What is compiled of a patch: its topic's C files, or the changed ones, and users of the
-    headers it touches; those that this kernel has, as the build of the last commit has shown."""
+    """The objects to compile for a patch: its topic's C files, or the changed ones, and users of
+    the headers that it touches. Only objects that the build of the last commit made."""
     headers = [path for path in touched(below, commit) if path.endswith('.h')]
     files = {*series().kernel_files(changed or series().topic_files[topic]), *users_of(headers)}
     folder = bisected(arch).out(arch, flavour_of(arch))
@@ -145,14 +144,14 @@ def objects_of(
 
 
 def made_by_its_folder(folder: Path, name: str) -> bool:
-    """Did the Makefile beside it make NAME.o? Another folder's (hyp/vhe/../exception.o) has flags
-    of its own."""
+    """Did the Makefile in its own folder make NAME.o? A Makefile in another folder
+    (hyp/vhe/../exception.o) uses other flags."""
     command = folder / Path(name).parent / f'.{Path(name).name}.o.cmd'
     return command.exists() and command.read_text().startswith(f'savedcmd_{name}.o ')
 
 
 def build_commit(what: str, commit: str, arch: str, parts: Sequence[str] = ()) -> None:
-    """Compiles the commit, whole or in parts, without a warning in a file that is touched."""
+    """Compiles the commit, whole or in parts; a warning in a touched file is an error."""
     key = remember(build_key(commit, arch), parts)
     if passed_before(key):
         return
@@ -171,7 +170,7 @@ def build_commit(what: str, commit: str, arch: str, parts: Sequence[str] = ()) -
 
 
 def build_suites(commit: str, below: str, arch: str) -> None:
-    """The selftest suites that a patch touches."""
+    """Builds the selftest suites that a patch touches."""
     paths = touched(below, commit)
     suites = [
         suite
@@ -186,7 +185,7 @@ def build_suites(commit: str, below: str, arch: str) -> None:
 
 
 def bisect(arch: str, full: bool = False) -> None:
-    """Every patch compiles on its own, with no warning in touched files; the last one is linked."""
+    """Every patch compiles, without warnings in touched files; the last kernel is linked."""
     need_patches()
     mine = {topic for topic in series().tips if arch in archs_of(topic)}
     if not mine:
@@ -207,7 +206,7 @@ def bisect(arch: str, full: bool = False) -> None:
 
 
 def alone(arch: str, full: bool = False) -> None:
-    """Each patch that is mailed by itself applies to the base, and compiles there."""
+    """Each patch that is mailed alone applies to the base and compiles there."""
     need_patches()
     found = [
         (topic, path)
@@ -216,7 +215,7 @@ def alone(arch: str, full: bool = False) -> None:
         for path in patch_files(topic)
     ]
     if not found:
-        raise Skipped(f'no patch is mailed by itself for {arch}')
+        raise Skipped(f'no patch for {arch} is mailed alone')
     try:
         commits = {path: single.commits(topic)[path] for topic, path in found}
     except KitError as error:
@@ -229,8 +228,8 @@ def alone(arch: str, full: bool = False) -> None:
 
 
 def compiler_warnings(commit: str, files: Sequence[str], arch: str) -> tuple[int, list[str], Path]:
-    """(exit status, what W=1 and sparse say, log) of these files, configured as the debug kernel,
-    which has all tests."""
+    """(exit status, findings of W=1 and sparse, log) for these files. They are configured as in the
+    debug kernel, which has all tests."""
     checkout(commit, linux_of(arch))
     configure(machine(arch), 'debug', bisected(arch))
     folder = bisected(arch).out(arch, 'debug')
@@ -255,27 +254,27 @@ def compiler_warnings(commit: str, files: Sequence[str], arch: str) -> tuple[int
 
 
 def warnings(arch: str, full: bool = False) -> None:
-    """gcc W=1 and sparse say nothing new of any touched file."""
+    """gcc W=1 and sparse report nothing new in touched files."""
     files = [
         path for path in series().kernel_files(series().present('.c')) if arch_of(path) == arch
     ]
     if not files:
         raise Skipped(f'no C file of the kernel for {arch} is touched')
     status, after, log = compiler_warnings(series().last, files, arch)
-    # of what is silent here the base need not be asked; a header's lines name no file of ours
+    # files without findings need no check on the base; findings in headers name other files
     said = {line.split(':')[0] for line in after}
     if status or said - set(files):
         said = set(files)
     old = [path for path in files if path in said and base_file(path) is not None]
     failed_before, before, _ = compiler_warnings('base', old, arch) if old else (0, [], log)
-    # this kernel does not have a file that does not compile on the base
+    # a file that does not compile on the base is not part of this kernel
     absent = {line.split(':')[0] for line in before if ': error: ' in line}
     new = [
         line
         for line in new_lines(before, after)
         if line.split(':')[0] in set(series().files) - absent
     ]
-    # another architecture's driver does not compile here, on the base as little
+    # a driver of another architecture compiles neither here nor on the base
     if status and not new and not failed_before:
         raise Failed(f'the touched files do not compile with W=1: {log.relative_to(TOP)}')
     if new:
@@ -283,7 +282,7 @@ def warnings(arch: str, full: bool = False) -> None:
 
 
 def machine_of(config: Compile) -> Machine:
-    """The guest's, but for what the configuration says."""
+    """The guest's machine with the changes of the configuration."""
     found = machine(config.arch)
     return replace(
         found,
@@ -295,20 +294,20 @@ def machine_of(config: Compile) -> Machine:
 def compile_touched(
     config: Compile, commit: str, files: Sequence[str]
 ) -> tuple[int, list[str], Path]:
-    """(exit status, findings, log) of these files of the commit in a small configuration."""
+    """(exit status, findings, log) of compiling the commit's files in a small configuration."""
     arch, name = config.arch, f'{config.topic}-{config.name}'
     guest, src = machine_of(config), linux_of(arch)
     checkout(commit, src)
-    # one folder for all configurations of a compiler: the kernel's own tools are built once
+    # all configurations of a compiler share a folder, so the kernel's tools are built once
     suffix = f'-{config.compiler}' if config.compiler else ''
     folder = bisected(arch).out(guest.kernel_arch, f'small{suffix}')
     ccache = 'ccache ' if shutil.which('ccache') else ''
     compiler = [f'CC={ccache}{config.compiler}'] if config.compiler else []
     lost = generate(guest, folder, src, topics.symbols(config.symbols), *compiler)
-    if lost and commit == series().last:  # the base has not the series' own
+    if lost and commit == series().last:  # the base lacks symbols that the series adds
         raise Failed(f'{name}: not in .config: {" ".join(lost)}')
     objects = [f'{path[:-2]}.o' for path in [*files, *config.also]]
-    for path in objects:  # only what is compiled says something
+    for path in objects:  # only a compilation prints warnings
         (folder / path).unlink(missing_ok=True)
     command, env = make(guest, folder, src, *compiler, '-k', *objects)
     which = 'the base' if commit == 'base' else subject(commit)
@@ -323,8 +322,8 @@ def compile_touched(
 
 
 def unresolved(folder: Path, objects: Sequence[str], guest: Machine, commit: str) -> list[str]:
-    """What linking would find: a module's call that nobody exports, 64-bit divisions of 32-bit
-    kernels."""
+    """Errors that only linking would show: modules that use unexported symbols, 64-bit divisions on
+    32-bit kernels."""
     found = []
     for path in filter(lambda each: (folder / each).exists(), objects):
         names = result(
@@ -336,10 +335,10 @@ def unresolved(folder: Path, objects: Sequence[str], guest: Machine, commit: str
             if re.fullmatch(r'__u?(div|mod|divmod)[dt]i[34]', name)
         ]
         command = (folder / path).with_name(f'.{Path(path).name}.cmd').read_text()
-        # of a module of several objects the others may have it
+        # in a module of several objects, another object may define it
         alone = re.search(r'KBUILD_BASENAME=(\S+) .*KBUILD_MODNAME=\1 ', command)
         if ' -DMODULE ' in command and alone:
-            # some are made by macros, one by modpost
+            # macros and modpost define some symbols
             found += [
                 f'{path}: {name} is not exported'
                 for name in names
@@ -351,13 +350,13 @@ def unresolved(folder: Path, objects: Sequence[str], guest: Machine, commit: str
 
 @functools.cache
 def exported_symbols(commit: str) -> set[str]:
-    """Every name that the commit exports somewhere."""
+    """All names that the commit exports."""
     lines = git('grep', '-hF', 'EXPORT_', commit, '--', '*.[chS]')
     return set(re.findall(r'EXPORT\w*SYMBOL\w*\((\w+)', lines))
 
 
 def files_for(config: Compile) -> list[str]:
-    """The C files of the configuration's topics that such a kernel has."""
+    """The C files of the configuration's topic that it compiles."""
     return [
         path
         for path in series().kernel_files(series().topic_files[config.topic])
@@ -370,7 +369,7 @@ def files_for(config: Compile) -> list[str]:
 
 
 def commits_for(config: Compile, full: bool) -> list[str]:
-    """Those that are compiled so: the last, with FULL=1 each one from its first topic on."""
+    """The commits to compile: the last one; with FULL=1 all from the configuration's topic on."""
     if not full or config.full:
         return [series().last]
     first = list(series().tips).index(config.topic)
@@ -380,7 +379,7 @@ def commits_for(config: Compile, full: bool) -> list[str]:
 
 
 def small(arch: str, full: bool = False) -> None:
-    """The touched files compile in the topics' small configurations, and nothing new is said."""
+    """Touched files compile in the topics' small configurations without new findings."""
     found, wanted = (
         [],
         [
@@ -414,7 +413,7 @@ def small(arch: str, full: bool = False) -> None:
 
 
 def undefined_symbols(arch: str, flavour: str) -> set[str]:
-    """What the kernel asks for and no Kconfig file defines."""
+    """Requested symbols that no Kconfig file defines."""
     src = linux_of(arch)
     asked = {
         symbol
@@ -426,8 +425,8 @@ def undefined_symbols(arch: str, flavour: str) -> set[str]:
 
 
 def configs(arch: str, full: bool = False) -> None:
-    """Kernels that nothing here builds, for `make shell`, FULL=1, ask for symbols that there are.
-    With FULL=1 each .config is made: a symbol may be there and its dependencies not."""
+    """Kernels that no other check builds (`make shell`, FULL=1) request only existing symbols. With
+    FULL=1 each .config is made, as a symbol's dependencies may be missing."""
     need_patches()
     asked = {boot.flavour for boot in plan.chosen(arch, full=True)}
     asked -= {boot.flavour for boot in plan.chosen(arch)}
@@ -450,7 +449,7 @@ def configs(arch: str, full: bool = False) -> None:
 
 
 def compile_new(config: Compile, commit: str, files: Sequence[str]) -> list[str]:
-    """Findings that the base has not."""
+    """Findings that the base lacks."""
     status, said, log = compile_touched(config, commit, files)
     if said:
         old = [path for path in files if base_file(path) is not None]

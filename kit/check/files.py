@@ -24,7 +24,7 @@ PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'soak', 'Makefile')
 
 
 def own_files() -> list[Path]:
-    """The repository's own files, patches apart."""
+    """The repository's own files, without patches."""
     names = result(['git', 'ls-files', '-co', '--exclude-standard'], cwd=TOP)
     if names.returncode:  # an unpacked archive
         names = result(
@@ -75,14 +75,14 @@ def shell() -> None:
 
 
 def has_columns(name: Path, line: str) -> bool:
-    """Is the line one that has to keep to them? Tables and their notes are as wide as they are."""
+    """Does the limit of columns apply to the line? Tables may be wider."""
     if name.suffix == '.md':
         return not line.startswith('|')
     return name.suffix in ('.toml', '.config', '.sh') or name.name in ('run', 'init')
 
 
 def without_records(text: str) -> str:
-    """A page without its recorded tables, as many lines long."""
+    """A page with empty lines in place of its recorded tables."""
     return re.sub(
         '<!-- (bench|front).*?<!-- end -->',
         lambda found: '\n' * found[0].count('\n'),
@@ -92,7 +92,7 @@ def without_records(text: str) -> str:
 
 
 def faults_of(name: Path) -> list[str]:
-    """What a file must not have."""
+    """Forbidden contents of a file."""
     text, faults = text_of(name), []
     program = (
         name.parts[0] in PROGRAMS
@@ -120,13 +120,13 @@ def contents() -> None:
 
 
 def exceptions() -> None:
-    """guest/splats.allowed has no exception whose day has passed."""
+    """guest/splats.allowed has no expired exception."""
     if faults := console.expired():
         raise Failed('\n'.join(faults))
 
 
 def settings() -> None:
-    """guest/*.toml and every topic.toml have the keys and types that kit/model.py says."""
+    """guest/*.toml and every topic.toml have the keys and types of kit/model.py."""
     machines()
     for topic in topics.order():
         topics.after(topic)
@@ -135,9 +135,9 @@ def settings() -> None:
 
 
 def tables() -> None:
-    """Pages show every recorded row, cover letters at most 16 in 75 columns, the worst among
-    them."""
-    faults = [f'{page}: a table is not the recorded one: make tables' for page in pages.stale()]
+    """Pages show every recorded row; cover letters at most 16, within 75 columns and with the
+    largest regression."""
+    faults = [f'{page}: a table differs from the record: make tables' for page in pages.stale()]
     for topic in topics.measured():
         page = TOP / 'series' / topic / 'README.md'
         if not page.exists() or f'<!-- bench {topic} -->' not in page.read_text():
@@ -155,18 +155,17 @@ def tables() -> None:
 
 
 def covers() -> None:
-    """A posting's cover letter has the form that is read in a minute; its patches say that an LLM
-    assisted."""
+    """Each cover letter can be read in a minute; each patch says that an LLM assisted."""
     if faults := cover.all_faults():
         raise Failed('\n'.join(faults))
 
 
 def run_own_tests(*files: Path) -> None:
-    """With pytest, or with what Python has where that cannot be had."""
+    """Runs tests with pytest, or with unittest if pytest cannot be installed."""
     try:
         command: list[Word] = [tool('pytest'), '-q', '-p', 'no:cacheprovider', *files]
     except KitError as error:
-        say(f'own tests: {error}; going on with unittest')
+        say(f'own tests: {error}; using unittest instead')
         command = [sys.executable, '-m', 'unittest', *(f'tests.{file.stem}' for file in files)]
     done = result(command, cwd=TOP, env={'PYTHONDONTWRITEBYTECODE': '1', 'PYTHONPATH': TOP})
     if done.returncode:
@@ -174,17 +173,17 @@ def run_own_tests(*files: Path) -> None:
 
 
 def own_tests_of_verbs() -> None:
-    """The verbs' own tests: bad input on a toy kernel, kills at random."""
+    """Tests of the verbs: bad input on a toy kernel, random kills."""
     run_own_tests(VERBS)
 
 
 def own_tests() -> None:
-    """The programs' own tests: topics taken away, canned logs, a fake QEMU."""
+    """Tests of the tools: removed topics, canned logs, a fake QEMU."""
     run_own_tests(*sorted({*(TOP / 'tests').glob('test_*.py')} - {VERBS}))
 
 
 def models() -> None:
-    """A topic's model (series/TOPIC/*_model.py) finds nothing in linux/'s code, but mistakes."""
+    """Each topic's model (series/TOPIC/*_model.py) accepts linux/ and detects seeded bugs."""
     for program in sorted(SERIES.glob('*/*_model.py')):
         done = result([sys.executable, program], cwd=TOP)
         if done.returncode:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The check `mail`: each topic sent to a server on loopback, what arrives applied again."""
+"""The check `mail`: sends each topic to a server on loopback, and applies the mails that arrive."""
 
 import email
 import re
@@ -27,19 +27,19 @@ from kit.topics import is_single, order, parts
 
 Tips = dict[str, str]  # {topic: its last commit}
 
-# a repository like this one, so that linux/ gets no tag and no mail can go anywhere else
+# a copy of this repository, so that linux/ gets no tag and no mail can leave
 BOX = BUILD / 'check' / 'mail'
 BOX_LINUX = BOX / 'linux'
 NAME, ADDRESS = 'A Sender', 'sender@example.com'
 
 
-# what get_maintainer.pl reads, or looks for
+# files that get_maintainer.pl reads or expects
 READ = 'COPYING CREDITS Kbuild MAINTAINERS Makefile README scripts/get_maintainer.pl'.split()
 
 
 def small(commit: str, below: str) -> str:
-    """The commit in BOX with only the files that are touched, and READ: git am takes 0.01 s a patch
-    instead of 0.15 s, as the index has hundreds of files instead of 90,000."""
+    """A copy of the commit in BOX with only touched files and READ. With hundreds of files in the
+    index instead of 90,000, git am takes 0.01 s per patch instead of 0.15 s."""
     env = {'GIT_INDEX_FILE': BOX / 'index', 'GIT_AUTHOR_NAME': NAME, 'GIT_AUTHOR_EMAIL': ADDRESS}
     git('read-tree', '--empty', cwd=BOX_LINUX, env=env)
     listed = git('ls-tree', '-r', commit, '--', *READ, *series().files)
@@ -50,8 +50,8 @@ def small(commit: str, below: str) -> str:
 
 
 def make_box(tips: Tips) -> Tips:
-    """kit/, series/ and a small linux/, with as much in it as get_maintainer reads. The commits
-    there."""
+    """Makes kit/, series/ and a small linux/ with the files that get_maintainer reads; returns its
+    commits."""
     shutil.rmtree(BOX, ignore_errors=True)
     for name in ('kit', 'series', 'guest'):
         shutil.copytree(TOP / name, BOX / name, ignore=shutil.ignore_patterns('__pycache__'))
@@ -70,7 +70,7 @@ def make_box(tips: Tips) -> Tips:
     git('symbolic-ref', 'HEAD', f'refs/heads/{parts()[-1]}', cwd=BOX_LINUX)
     git('checkout', '-q', '--force', 'HEAD', cwd=BOX_LINUX)
     (BOX_LINUX / '.git' / STATE.name).write_text(state)
-    # the check `checkpatch` has read the patches, and verbs.py sees what mail does with findings
+    # the check `checkpatch` covers the patches; tests/test_verbs.py covers findings of mail
     (BOX_LINUX / 'scripts/checkpatch.pl').write_text('exit 0;\n')
     for name in git('ls-tree', '-d', '--name-only', 'base').split():
         (BOX_LINUX / name).mkdir(exist_ok=True)
@@ -78,7 +78,7 @@ def make_box(tips: Tips) -> Tips:
 
 
 def send(sink: Sink) -> tuple[int, str]:
-    """(exit status, output) of make mail, of all topics at once: each patch is applied once."""
+    """(exit status, output) of make mail for all topics at once, which applies each patch once."""
     (BOX / 'gitconfig').write_text(
         f'{sink.configuration()}[user]\n name = {NAME}\n email = {ADDRESS}\n'
     )
@@ -102,7 +102,7 @@ def parsed(mails: Sequence[Mail]) -> list[EmailMessage]:
 
 
 def faults_of_one(mail: EmailMessage, recipients: list[str], data: bytes) -> list[str]:
-    """What is wrong with a mail, whichever it is."""
+    """Faults that any mail can have."""
     what, faults = mail['Subject'], []
     shown = {
         name: [address for _, address in getaddresses(mail.get_all(name, []))]
@@ -129,12 +129,12 @@ def is_signed(data: bytes) -> bool:
 
 
 def has_letter(part: str) -> bool:
-    """Is its letter a mail? Of one patch, b4 puts the text below the message."""
+    """Is the letter a mail of its own? For a single patch, b4 puts it below the message."""
     return not is_single(part) and len(patch_files(part)) > 1
 
 
 def faults_of(part: str, mails: Sequence[Mail]) -> list[str]:
-    """What is wrong with the mails of a posting, or of a patch of a topic that is `single`."""
+    """Faults of the mails of a posting, or of a patch of a `single` topic."""
     if not mails:
         return ['a mail is missing']
     letter = None if is_single(part) else cover.read(part)
@@ -150,14 +150,14 @@ def faults_of(part: str, mails: Sequence[Mail]) -> list[str]:
     if letter and letter[1] not in read[0].get_content():
         faults.append('the text of the cover letter is not what arrived')
     if len({mail['Message-ID'] for mail in read}) != len(mails):
-        faults.append('two mails have the same name')
+        faults.append('two mails have the same Message-ID')
     if not re.search(rb'^base-commit: [0-9a-f]{40}$', mails[0][1], re.M):
         faults.append('no base-commit')
     for mail, (recipients, data) in zip(read, mails):
         what = mail['Subject']
         faults += faults_of_one(mail, recipients, data)
         if set(recipients) - set(mails[0][0]):
-            faults.append(f'{what}: went to somebody who did not get the cover letter')
+            faults.append(f'{what}: has a recipient that the cover letter lacks')
         thread = {mail['In-Reply-To'], mail['References']}
         if thread != ({None} if mail['Message-ID'] == first else {first}):
             faults.append(f'{what}: not in the thread')
@@ -167,19 +167,19 @@ def faults_of(part: str, mails: Sequence[Mail]) -> list[str]:
 
 
 def divided(mails: Sequence[Mail]) -> dict[str, list[list[Mail]]]:
-    """{part: [mails of a posting]}, in the order they were sent."""
+    """{part: [mails of a posting]}, in the order in which they were sent."""
     rest, found = list(mails), {}
     for part in parts():
         count = len(patch_files(part))
         sizes = [1] * count if is_single(part) else [count + has_letter(part)]
         found[part] = [[rest.pop(0) for _ in range(size) if rest] for size in sizes]
     if rest:
-        raise Failed(f'{len(rest)} mails too many arrived')
+        raise Failed(f'{len(rest)} unexpected mails arrived')
     return found
 
 
 def applied(made: Tips, files: dict[str, list[Path]]) -> list[str]:
-    """What is wrong with the trees that the parts' mails give, one part after the other."""
+    """Faults of the trees that result from applying the mails, one part after the other."""
     faults: list[str] = []
     git('checkout', '-q', '--force', '--detach', 'base', cwd=BOX_LINUX)
     for part, tip in made.items():
@@ -194,7 +194,7 @@ def applied(made: Tips, files: dict[str, list[Path]]) -> list[str]:
 
 
 def check(tips: Tips) -> list[str]:
-    """The topics' commits; faults, one a line."""
+    """Mails the topics with these commits; returns faults, one per line."""
     made = make_box(tips)
     with Sink() as sink:
         status, said = send(sink)
@@ -215,8 +215,8 @@ def check(tips: Tips) -> list[str]:
 
 
 def mail() -> None:
-    """Each posting, mailed to a server on loopback, arrives whole, threaded and signed off, and
-    applies to the same trees."""
+    """Each posting, mailed to a server on loopback, arrives complete, threaded and signed off, and
+    results in the same tree."""
     need_patches()
     if found := check(series().parts):
         raise Failed('\n'.join(found))

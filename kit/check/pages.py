@@ -14,7 +14,7 @@ from kit.source.pinned import base_file
 
 
 def kernel_doc() -> None:
-    """kernel-doc -none -Wall on touched files says nothing that it does not say of the base."""
+    """kernel-doc -none -Wall reports nothing new in touched files."""
     files = series().present('.c', '.h')
     if not files:
         raise Skipped('no C file touched')
@@ -43,11 +43,11 @@ def kernel_doc_says(path: str, folder: Path) -> list[str]:
 
 
 def doc_says(commit: str, pages: Sequence[str]) -> list[str]:
-    """What docutils and the kernel's own checkers of references and of ABI descriptions say of
+    """Findings of docutils, and of the kernel's checkers of references and ABI descriptions, in
     these files."""
     checkout(commit, READ)
     said = []
-    # what Sphinx and the kernel's extensions add is not known to docutils
+    # docutils lacks the directives and roles of Sphinx and the kernel
     unknown = r'Unknown (directive type|interpreted text role)|No (directive|role) entry'
     for path in pages:
         if path.endswith('.rst'):
@@ -78,8 +78,7 @@ def doc_says(commit: str, pages: Sequence[str]) -> list[str]:
 
 
 def docs() -> None:
-    """docutils, documentation-file-ref-check and get_abi.py say nothing new of the pages and files
-    that are touched."""
+    """docutils, documentation-file-ref-check and get_abi.py report nothing new in touched files."""
     if not series().files:
         raise Skipped('no files touched')
     need('rst2pseudoxml')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks of the patches: they apply, give the same bytes back, and please the kernel's tools."""
+"""Checks of the patches: they apply, export to the same bytes, and pass the kernel's tools."""
 
 import shutil
 
@@ -31,11 +31,11 @@ def applies() -> None:
 
 
 def round_trip() -> None:
-    """Exporting what was applied gives the same bytes."""
+    """Exporting the applied series gives the same bytes."""
     need_patches()
     version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
     if version != wanted:
-        raise Skipped(f'the base is {version}, the bytes are those of {wanted}')
+        raise Skipped(f'the base is {version}, but the patches were exported from {wanted}')
     folder, names, below = WORK / 'export', {}, 'base'
     shutil.rmtree(folder, ignore_errors=True)
     for topic, tip in series().parts.items():
@@ -48,13 +48,13 @@ def round_trip() -> None:
         different.append('BASE')
     if different:
         raise Failed(
-            '\n'.join(f'{name} is not what an export gives (make export)' for name in different)
+            '\n'.join(f'{name} differs from an export (make export)' for name in different)
         )
 
 
 def plain_am() -> None:
-    """`git am` works without our scripts: the order of the files is the order of the topics and
-    postings, no CR."""
+    """Plain `git am` works: files are in the order of topics and postings, without carriage
+    returns."""
     need_patches()
     for path in series().patches:
         if b'\r' in path.read_bytes():
@@ -62,8 +62,8 @@ def plain_am() -> None:
 
 
 def checkpatched() -> None:
-    """checkpatch --strict: 0 errors, 0 warnings, 0 checks; the sign-off is added by whoever mails,
-    `binding` looks after new files."""
+    """checkpatch --strict: 0 errors, 0 warnings, 0 checks; without sign-offs, which `make mail`
+    adds, and new files, which `binding` checks."""
     need_patches()
     checkout(series().last, READ)
     bad = checkpatch.findings(series().patches, READ, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')
@@ -72,8 +72,7 @@ def checkpatched() -> None:
 
 
 def spelling() -> None:
-    """codespell finds nothing in what the series adds, in its messages and in the repository's own
-    texts."""
+    """codespell finds nothing in added lines, messages and the repository's own texts."""
     need('codespell')
     folder, added = WORK / 'spelling', git('diff', '-U0', '--diff-filter=AM', 'base', series().last)
     texts = {
@@ -103,15 +102,14 @@ def spelling() -> None:
 
 
 def maintainers() -> None:
-    """The sections of MAINTAINERS that the series writes match files and stand where they
-    belong."""
+    """The sections of MAINTAINERS that the series changes match files and are sorted."""
     need_patches()
     if 'MAINTAINERS' not in series().files:
         raise Skipped('MAINTAINERS is not touched')
     checkout(series().last, READ)
     base, mine = (git('show', f'{commit}:MAINTAINERS') for commit in ('base', series().last))
     before = set(base.split('\n\n'))
-    # of upstream's own sections the patterns are upstream's, and to test them all takes minutes
+    # upstream's own sections are left out, as testing all patterns takes minutes
     sections = '\n\n'.join(part for part in mine.split('\n\n') if part not in before)
     found = self_test('patterns', sections) + new_lines(
         self_test('sections', base), self_test('sections', mine)
@@ -122,8 +120,8 @@ def maintainers() -> None:
 
 
 def self_test(kind: str, text: str) -> list[str]:
-    """get_maintainer's findings in a MAINTAINERS of this text; it allows no other option, so the
-    file is put in place."""
+    """get_maintainer's findings in this text of MAINTAINERS. The self-test takes no path, so the
+    text replaces the file."""
     (READ / 'MAINTAINERS').write_text(f'{text.rstrip()}\n')
     done = result(['perl', 'scripts/get_maintainer.pl', f'--self-test={kind}'], cwd=READ)
     return (done.stdout + done.stderr).splitlines()
@@ -155,7 +153,7 @@ def binding() -> None:
         }
 
     bad = [
-        f'{path} is bound in MAINTAINERS by THE REST alone'
+        f'{path} is only in the section THE REST of MAINTAINERS'
         for path, titles in zip(series().new, each(bound, series().new))
         if not titles
     ]
@@ -164,7 +162,7 @@ def binding() -> None:
 
 
 def mutants() -> None:
-    """Each mistake of series/*/mutants applies to the whole series and has a test in a boot."""
+    """Each seeded bug of series/*/mutants applies to the whole series and has a test in a boot."""
     found = mutant.all_of_them()
     if not found:
         raise Skipped('no mutants in series/')

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A mail server on loopback that keeps what it gets and passes nothing on."""
+"""A mail server on loopback that keeps all mails and forwards none."""
 
 import socketserver
 import threading
 
-Mail = tuple[list[str], bytes]  # recipients, what they get
+Mail = tuple[list[str], bytes]  # recipients, content
 
 
 class Handler(socketserver.StreamRequestHandler):
@@ -43,8 +43,8 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 class Sink(socketserver.ThreadingTCPServer):
-    """with Sink() as sink: sink.mails is [(recipients, bytes)], in the order they came; an address
-    with `refuses` in it gets none."""
+    """In `with Sink() as sink`, sink.mails is [(recipients, bytes)] in the order of arrival. It
+    rejects recipients that contain `refuses`."""
 
     daemon_threads = True
 
@@ -55,7 +55,7 @@ class Sink(socketserver.ThreadingTCPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def configuration(self) -> str:
-        """A git configuration that sends to it, as a file's text."""
+        """The text of a git configuration that sends mail to this server."""
         return (
             f'[sendemail]\n smtpServer = 127.0.0.1\n smtpServerPort = '
             f'{self.server_address[1]}\n smtpEncryption =\n'

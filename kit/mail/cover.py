@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cover letters: series/TOPIC/NN-POSTING/cover.md, or series/TOPIC/cover.md of a flat topic; the
-form that those of postings have to have, and the messages of their patches."""
+"""Cover letters: series/TOPIC/NN-POSTING/cover.md, or series/TOPIC/cover.md of a flat topic. Checks
+the form of postings' letters and of their patches' messages."""
 
 import re
 from pathlib import Path
@@ -12,12 +12,12 @@ from kit.paths import SERIES, shown
 from kit.process import say
 from kit.source.patches import patch_files, patch_subject
 
-# what a maintainer reads in a minute
+# limits, so that a maintainer can read the letter in a minute
 LINES, COLUMNS, WORDS, ROWS = 60, 75, 450, 6
-# what the front page says of a posting
+# a posting's state on the front page
 STATES = '(ready|RFC)\\b|(not to be sent: )?waits for '
 VERBS = 'bench|check|deps|differ|export|mail|mutants|run|shell|soak|tables|test|tree'
-# in each cover letter: (regular expression, what it stands for)
+# required in each cover letter: (regular expression, its meaning)
 WANTED = (
     (r'^Costs: ', 'costs (`Costs: ...`)'),
     (r'\?', 'what is asked of whom'),
@@ -47,7 +47,7 @@ def read(part: str) -> tuple[str, str] | None:
 
 
 def subject(part: str) -> str:
-    """What the posting's first mail is about."""
+    """The subject of the posting's first mail."""
     path = path_of(part)
     if path.is_file():
         return path.read_text().partition('\n')[0].removeprefix('# ')
@@ -55,11 +55,11 @@ def subject(part: str) -> str:
 
 
 def results(part: str) -> str:
-    """The table of a cover letter: the posting's own, or else its topic's."""
+    """The table of a cover letter, from the posting's record or else its topic's."""
     data = measure.load(part) or measure.load(topics.topic_of(part))
     if data:
         return table.text(data, cover=True)
-    say(f'mail: note: there is no series/{part}/bench.json, the cover letter has no table')
+    say(f'mail: note: series/{part}/bench.json is missing, so the cover letter has no table')
     return f'(not measured yet: make bench TOPIC={part})'
 
 
@@ -68,12 +68,12 @@ def is_table(line: str) -> bool:
 
 
 def is_link(line: str) -> bool:
-    """A link cannot be broken."""
+    """Is the line a link? Links may be longer than COLUMNS."""
     return bool(re.fullmatch(r'\[\d+\] https:/[/]\S+', line))
 
 
 def faults(text: str) -> list[str]:
-    """What is wrong with the form of a posting's cover letter."""
+    """Faults in the form of a posting's cover letter."""
     lines = text.rstrip('\n').split('\n')
     words = sum(len(line.split()) for line in lines if not is_table(line))
     rows = [line for line in lines if is_table(line) and re.search(r'\d\S*$', line)]
@@ -81,11 +81,11 @@ def faults(text: str) -> list[str]:
     if not lines[0].startswith('# '):
         found.append('the first line is not `# subject`')
     if len(lines) > LINES:
-        found.append(f'{len(lines)} lines, {LINES} are the most')
+        found.append(f'{len(lines)} lines, at most {LINES} are allowed')
     if words > WORDS:
-        found.append(f'{words} words without the table, {WORDS} are the most')
+        found.append(f'{words} words without the table, at most {WORDS} are allowed')
     if len(rows) > ROWS:
-        found.append(f'a table of {len(rows)} rows, {ROWS} are the most')
+        found.append(f'a table of {len(rows)} rows, at most {ROWS} are allowed')
     for number, line in enumerate(lines, 1):
         if len(line) > COLUMNS and not is_link(line):
             found.append(f'line {number}: {len(line)} columns')
@@ -99,13 +99,13 @@ def faults(text: str) -> list[str]:
 
 
 def verbs_in(text: str) -> list[str]:
-    """Targets of this repository, which the recipient does not have."""
+    """make targets of this repository, which recipients lack."""
     found = re.findall(rf'\bmake (?:{VERBS})\b', text)
     return [f'a target of this repository: {verb}' for verb in found]
 
 
 def message_faults(text: str) -> list[str]:
-    """What is wrong with the message of a posting's patch."""
+    """Faults in the message of a posting's patch."""
     message = text.partition('\n---\n')[0]
     found = verbs_in(message)
     if not re.search(r'^Assisted-by: LLM( [\w-]+)*$', message, re.M):
@@ -114,7 +114,7 @@ def message_faults(text: str) -> list[str]:
 
 
 def unknown_waits() -> list[str]:
-    """What a posting waits for is a topic, or the subject of a patch of another topic."""
+    """Entries of `waits` that are neither another topic nor the subject of its patch."""
     subjects = {
         name: {patch_subject(path) for path in patch_files(name)} for name in topics.order()
     }
@@ -123,8 +123,8 @@ def unknown_waits() -> list[str]:
         return any(what in (name, *subjects[name]) for name in subjects if name != topic)
 
     return [
-        f'series/{topic.name}/topic.toml: {each.name}: waits: no other topic, and no patch of one, '
-        f'is called "{what}"'
+        f'series/{topic.name}/topic.toml: {each.name}: waits: no other topic or patch of another '
+        f'topic has the name "{what}"'
         for topic in topics.all_of_them()
         for each in topic.posting
         for what in each.waits
@@ -133,7 +133,7 @@ def unknown_waits() -> list[str]:
 
 
 def all_faults() -> list[str]:
-    """[file: fault] of all postings; fixes, mailed one by one, have messages only."""
+    """['file: fault'] of all postings; of `single` topics only messages are checked."""
     found = unknown_waits()
     for part in topics.parts():
         if '/' not in part and not topics.is_single(part):
@@ -141,9 +141,9 @@ def all_faults() -> list[str]:
         files = patch_files(part)
         if said := topics.posting(part):
             if not re.match(STATES, said.state):
-                found.append(f'series/{part}: state: neither ready nor RFC nor what it waits for')
+                found.append(f'series/{part}: state: expected ready, RFC or waits for ...')
             if len(files) > 15:
-                found.append(f'series/{part}: {len(files)} patches, 15 are the most')
+                found.append(f'series/{part}: {len(files)} patches, at most 15 are allowed')
             letter = path_of(part)
             if letter.is_file():
                 found += [f'{shown(letter)}: {each}' for each in faults(letter.read_text())]
@@ -155,7 +155,7 @@ def all_faults() -> list[str]:
     for topic in topics.all_of_them():
         names = topics.postings(topic.name)
         found += [
-            f'series/{topic.name}/topic.toml: there is no folder {each.name}'
+            f'series/{topic.name}/topic.toml: the folder {each.name} is missing'
             for each in topic.posting
             if each.name not in names
         ]

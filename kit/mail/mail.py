@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A posting as mail, by b4: its patches as commits of the sender's, on the base and what the
-posting needs, in a branch of linux/ that b4 tracks. Of a posting of one patch the letter is below
-the message; each patch of a topic whose topic.toml says `single` is a mail of its own.
+"""make mail: writes a posting as mail, or sends it, with b4. Its patches become the sender's
+commits on top of the base and the posting's prerequisites, in a branch of linux/ that b4 tracks. A
+letter for a single patch is put below its message. Each patch of a `single` topic is a mail of its
+own.
 
---topic is needed when there are several: TOPIC/NN-POSTING, TOPIC for all of its postings, or more.
---patch: of a `single` topic only the patches with this in their file name. Without --send or
---reflect the mail is written as an mbox below build/mail. --reflect sends it to the sender alone,
---send, with --reviewed only, to the recipients. --linux or --stable-git names a git tree with the
-base's tag, so that the base-commit is one that others have.
+--topic names TOPIC/NN-POSTING, TOPIC for all of its postings, or several of these; it may be
+omitted if there is only one topic. --patch selects patches of a `single` topic by their file name.
+By default, an mbox is written below build/mail. --reflect sends the mails to the sender only.
+--send, which needs --reviewed, sends them to the recipients. --linux or --stable-git names a git
+tree with the base's tag, so that the base-commit is one that others have.
 """
 
 import datetime
@@ -37,25 +38,25 @@ from kit.source.pinned import pinned, tag_of
 from kit.source.state import corresponds
 
 FOLDER = BUILD / 'mail'
-TREE = FOLDER / 'linux'  # where b4 runs: the posting's branch, with only the files that it touches
+TREE = FOLDER / 'linux'  # b4 runs here: the posting's branch with only the files that it touches
 
-# the author of this repository's own patches: they are the sender's. Compared exactly, as a
-# contributor's address may look like it
+# The author of this repository's own patches; the sender replaces it. Compared exactly, as a
+# contributor's address may look similar
 PLACEHOLDER = 'Seed d00bda63 maintainers <maintainers@users.noreply.a-seed-d00bda63.example>'
 PLACEHOLDER_LINE = re.compile(rf'^From: {re.escape(PLACEHOLDER)}$'.replace(r'\ <', r'\s+<'), re.M)
 
 
 @dataclass(frozen=True)
 class Posting:
-    """What is mailed at once."""
+    """A set of patches that is mailed at once."""
 
     name: str  # TOPIC, TOPIC/NN-POSTING or TOPIC/PATCH
     patches: Sequence[Path]
     below: Sequence[str] = ()  # the parts that it is mailed on
-    commit: str = ''  # or the commit
+    commit: str = ''  # the commit that it is mailed on, if not `below`
     letter: tuple[str, str] | None = None  # subject and text of the cover letter
     prefixes: Sequence[str] = ()
-    cc: Sequence[str] = ()  # people whom topic.toml names
+    cc: Sequence[str] = ()  # people named in topic.toml
 
     @property
     def branch(self) -> str:
@@ -63,22 +64,22 @@ class Posting:
 
 
 def sender() -> tuple[str, str]:
-    """The sender's name and address, from his git configuration."""
+    """The sender's name and address, from the git configuration."""
     name, mail = (git_says(f'user.{what}') for what in ('name', 'email'))
     if not name or not mail:
-        raise KitError('git does not know who you are: git config user.name and user.email')
+        raise KitError('git has no name or address for you: git config user.name and user.email')
     return name, mail
 
 
 def git_says(key: str) -> str:
-    """A setting of the sender's, as b4 reads it."""
+    """A git setting of the sender, as b4 reads it."""
     return result(['git', 'config', key], cwd=LINUX).stdout.strip()
 
 
 def recipients(paths: Sequence[Path], more: Sequence[str]) -> list[str]:
-    """To: (maintainers) and Cc: (reviewers, lists, more people) as trailers of the letter, where
-    b4 looks for them. One call for all patches, as b4 sends each mail to all of them; `b4 prep
-    --auto-to-cc` has two calls a patch. Those whom trailers name are added by b4."""
+    """To: (maintainers) and Cc: (reviewers, lists, more people) as trailers of the letter, which b4
+    reads. b4 sends each mail to all of them, so one call covers all patches; `b4 prep --auto-to-cc`
+    makes two calls per patch. b4 itself adds people from trailers."""
     text = output(
         ['perl', 'scripts/get_maintainer.pl', '--no-git', '--no-git-fallback', '--rolestats']
         + [str(path) for path in paths],
@@ -98,8 +99,8 @@ def address_of(who: str) -> str:
 
 
 def upstream(version: str, *places: str) -> str | None:
-    """The commit of the base's tag in a tree that others have too; here it is one commit without
-    history."""
+    """The commit of the base's tag in a tree that others have, too. linux/ has a commit of its own
+    without history."""
     tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = result(
@@ -111,18 +112,17 @@ def upstream(version: str, *places: str) -> str | None:
 
 
 def unreachable(author: str) -> bool:
-    """Is it an address that no mail can reach? GitHub gives such ones to contributors, too."""
+    """Is it an address that no mail can reach? GitHub gives contributors such addresses, too."""
     return bool(re.search(r'\bno-?reply\b|\.example>?$|@localhost>?$', author))
 
 
 def check_authors(first: str, last: str, sign: str) -> None:
-    """Mail must reach each author besides the sender."""
+    """Raises an error if mail cannot reach an author other than the sender."""
     log = git('log', '--format=%an <%ae>%x09%h ("%s")', f'{first}..{last}')
     for author, commit in (line.split('\t') for line in log.splitlines()):
         if author != sign and unreachable(author):
             raise KitError(
-                f'nobody can write to {author}, the author of {commit}: git commit --amend '
-                '--author='
+                f'mail cannot reach {author}, the author of {commit}: git commit --amend --author='
             )
 
 
@@ -135,14 +135,14 @@ def known_topics(words: str) -> list[str]:
             raise KitError(f'no topic {topic} (known: {" ".join(names)})')
     if not (LINUX / '.git').exists() or not corresponds():
         raise KitError(
-            'linux/ is not what series/ describes, and what is mailed is series/: '
+            'linux/ and series/ differ, and mail is made from series/: '
             'make export or make tree first'
         )
     return wanted.split()
 
 
 def postings(topic: str, words: str) -> list[Posting]:
-    """What is mailed of the topic, or of one posting of it."""
+    """The postings of a topic, or one of them."""
     if not topics.is_single(topic):
         if words:
             raise KitError(f'PATCH={words}: {topic} is mailed as a whole')
@@ -176,45 +176,45 @@ def whole(part: str) -> Posting:
 
 
 def must_be_reviewed(reviewed: bool) -> None:
-    """Nobody but a person can sign for what a tool wrote."""
+    """Requires that a person signs off patches that a tool wrote."""
     say(
         'mail: Signed-off-by certifies the Developer Certificate of Origin '
         '(Documentation/process/submitting-patches.rst): you have the right to submit this, and '
         'have reviewed it. Patches that an LLM wrote: coding-assistants.rst, generated-content.rst'
     )
     if not reviewed:
-        raise KitError('nothing was sent: REVIEWED=1 says that you have read and sign each patch')
+        raise KitError('nothing was sent: REVIEWED=1 states that you read and sign off each patch')
 
 
 def program() -> Path:
-    """b4, in the version of requirements.txt where that can be had."""
+    """The b4 of requirements.txt, or the one in PATH if that cannot be installed."""
     try:
         return tool('b4')
     except KitError as error:
         found = shutil.which('b4') or fail(str(error))
-        say(f'mail: {error}; going on with {found}')
+        say(f'mail: {error}; using {found} instead')
         return Path(found)
 
 
 @dataclass(frozen=True)
 class Mailer:
-    """Postings as branches of linux/, one after the other in TREE, of one sender."""
+    """Makes the branches of one sender's postings, one after the other, in TREE."""
 
     name: str
     address: str
-    base: str  # the commit that mails name
+    base: str  # the base-commit in mails
     known: dict[tuple[str, ...], str]  # {parts: their commit on the base}
 
     def commit_of(self, names: tuple[str, ...]) -> str:
-        """Each part is applied once."""
+        """The commit of these parts on the base; each part is applied only once."""
         if names not in self.known:
             git('checkout', '-q', '--force', '--detach', self.commit_of(names[:-1]), cwd=TREE)
             self.known[names] = put(TREE, names[-1])
         return self.known[names]
 
     def commit(self, posting: Posting) -> str:
-        """Checks out its branch: signed off by the sender, who is the author of what has the
-        placeholder. The commit below."""
+        """Makes and checks out the posting's branch, signed off by the sender, who replaces the
+        placeholder as author; returns the commit below it."""
         below = posting.commit or self.commit_of(tuple(posting.below))
         git('checkout', '-q', '--force', '-B', posting.branch, below, cwd=TREE)
         copies, sign = FOLDER / 'patches', f'{self.name} <{self.address}>'
@@ -231,7 +231,7 @@ class Mailer:
         return below
 
     def track(self, posting: Posting) -> None:
-        """The branch, and in its settings what b4 knows of it: letter, version, prerequisites."""
+        """Makes the branch, with b4's settings for it: letter, version, prerequisites."""
         below = self.commit(posting)
 
         def setting(name: str, value: str) -> None:
@@ -263,10 +263,10 @@ class Mailer:
         setting('b4-tracking', json.dumps(tracking))
 
     def changes(self, posting: Posting, series: dict[str, Any], last: int) -> str:
-        """The range-diff to the last version. That of b4 begins at the base-commit, with the
-        prerequisites among the patches."""
+        """The range-diff to the last version. b4's own would start at the base-commit and include
+        the prerequisites."""
         if posting.letter and f'Changes since v{last}:' not in posting.letter[1]:
-            say(f'mail: note: the letter does not say what has changed (Changes since v{last}:)')
+            say(f'mail: note: the letter lists no changes (Changes since v{last}:)')
         below = series['below']
         compared = git(
             'range-diff',
@@ -276,17 +276,17 @@ class Mailer:
         return f'\n---\nRange-diff against v{last}:\n\n{compared}'
 
     def b4(self, *words: str | Path, **settings: str) -> None:
-        """b4 send, by the sender, of the branch in TREE."""
+        """Runs b4 send as the sender, for the branch in TREE."""
         given = {
             'user.name': self.name,
             'user.email': self.address,
-            'b4.prep-pre-flight-checks': 'disable-all',  # `make check` has others
+            'b4.prep-pre-flight-checks': 'disable-all',  # `make check` has its own
             **settings,
         }
         env = {'GIT_CONFIG_COUNT': str(len(given))}
         for number, (name, value) in enumerate(given.items()):
             env |= {f'GIT_CONFIG_KEY_{number}': name, f'GIT_CONFIG_VALUE_{number}': value}
-        # it waits for Enter: REVIEWED=1 stands for that where nobody is
+        # b4 waits for Enter: without a terminal, REVIEWED=1 replaces it
         done = subprocess.run(
             [program(), 'send', *words],
             cwd=TREE,
@@ -300,7 +300,7 @@ class Mailer:
 
 
 def mail(mailer: Mailer, posting: Posting, send: bool, reflect: bool) -> None:
-    """Writes the posting as an mbox, or sends it."""
+    """Writes the posting into an mbox, or sends it."""
     mailer.track(posting)
     if send or reflect:
         signs = git_says('patatt.signingkey') or git_says('user.signingkey')
@@ -317,7 +317,7 @@ def mail(mailer: Mailer, posting: Posting, send: bool, reflect: bool) -> None:
     say(f'mail: {posting.name}: {what} in {mbox.relative_to(TOP)}')
 
 
-# the line that begins each mail of an mbox
+# the first line of each mail in an mbox
 FROM = b'From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\n'
 
 
@@ -334,13 +334,13 @@ def main(
     if send:
         must_be_reviewed(reviewed)
     if (send or reflect) and unreachable(address):
-        raise KitError(f'nothing was sent: nobody can answer to {address} (git config user.email)')
+        raise KitError(f'nothing was sent: mail cannot reach {address} (git config user.email)')
     base = upstream(version, linux, stable_git)
     if not base:
         base = git('rev-parse', 'base^{commit}').strip()
         say(
-            f'mail: note: base-commit is the commit of {tag_of(version)} in linux/, which nobody '
-            f'else has: LINUX= a git tree with the tag {tag_of(version)}'
+            f'mail: note: the base-commit is that of linux/, which others lack: set LINUX= to a '
+            f'git tree with the tag {tag_of(version)}'
         )
     found = sum((postings(each, patch) for each in names), [])
     paths = [path for posting in found for path in posting.patches]

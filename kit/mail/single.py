@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Topics whose patches are mailed one by one (`single` in topic.toml): each patch as a commit on
-the base, below it only the patches that [needs] of topic.toml names."""
+"""Topics whose patches are mailed one by one (`single` in topic.toml). Each patch becomes a commit
+on the base and the patches that [needs] of topic.toml names."""
 
 import functools
 from pathlib import Path
@@ -15,7 +15,7 @@ from kit.source.patches import files_of, patch_files, patch_subject
 
 
 def prerequisites(topic: str, path: Path) -> list[Path]:
-    """The earlier patches of the topic that this one does not apply without, in their order."""
+    """The earlier patches of the topic that this one needs, in their order."""
     files = patch_files(topic)
     by_subject = {patch_subject(each): each for each in files}
     where, found = f'{shown(SERIES / topic / "topic.toml")}: needs', set()
@@ -35,11 +35,11 @@ def unknown_subjects(topic: str) -> list[str]:
 
 
 def commit_alone(folder: Path, topic: str, path: Path) -> tuple[str, str]:
-    """(commit below, commit) of the patch, applied to the base in the worktree."""
+    """Applies the patch to the base in the worktree; returns (commit below, commit)."""
     git('checkout', '--quiet', '--force', '--detach', 'base', cwd=folder)
     below = prerequisites(topic, path)
     for patches in filter(None, (below, [path])):
-        # linux/ has blobs that a maintainer's tree lacks: no merge with their help
+        # no 3-way merge: linux/ has blobs that a maintainer's tree lacks
         if failed := am(folder, patches, '--no-3way'):
             stopped, where, _ = failed
             try_git('am', '--abort', cwd=folder)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Mistakes made on purpose, and the tests that have to notice them."""
+"""Seeded bugs, and the tests that must detect them."""

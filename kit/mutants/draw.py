@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make mutants TOPIC= DRAW=N: alters or deletes one line of the topic's code after the other, drawn
-at random, until N made another kernel; `make test`'s boots of the topic have to notice each.
+"""make mutants TOPIC= DRAW=N: alters or deletes one randomly drawn line of the topic's code at a
+time, until N of these bugs changed a kernel. The topic's boots of `make test` must detect each.
 
-They have to pass without a mistake: that is `make test`'s business.
+`make test` verifies that these boots pass without a bug.
 """
 
 from collections import Counter
@@ -23,23 +23,23 @@ from kit.test import plan
 from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
-NO_KERNEL, SAME_KERNEL = 'does not compile', 'changes no code'  # another one is drawn
+NO_KERNEL, SAME_KERNEL = 'does not compile', 'changes no code'  # these do not count
 
 
 def boots_of(topic: str, arch: str) -> list[Boot]:
-    """Those that `make test` makes for the topic."""
+    """The boots that `make test` makes for the topic."""
     tables = [(name, table) for name, table in topics.boots() if name == topic]
     return [boot for boot in plan.merged(tables) if boot.arch == arch and not boot.full]
 
 
 def image_of(boot: Boot, tree: Tree) -> tuple[Path, bytes]:
-    """(the kernel, what tells it from another one)"""
+    """(path of the kernel, its contents)"""
     image = kernel.build(boot.machine, boot.flavour, tree)
     return image, image.read_bytes()
 
 
 def noticed(boots: Sequence[Boot], tree: Tree, right: dict[str, bytes]) -> str:
-    """What became of the mistake that is in the tree; right: {flavour: the kernel without it}."""
+    """The outcome for the bug in the tree; right: {flavour: the kernel without the bug}."""
     outcome = SAME_KERNEL
     for boot in boots:
         try:
@@ -67,7 +67,7 @@ def try_one(each: Drawn, boots: Sequence[Boot], right: dict[str, bytes]) -> str:
 
 
 class Right(dict[str, dict[str, bytes]]):
-    """{architecture: {flavour: the kernel without a mistake}}, built when one is asked for."""
+    """{architecture: {flavour: the kernel without a bug}}, built on first access."""
 
     def __init__(self, topic: str) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Right(dict[str, dict[str, bytes]]):
 
 def main(topic: str, count: int, seed: int, deleted: bool) -> int:
     if not topic:
-        raise KitError('mutants: DRAW= goes with TOPIC=')
+        raise KitError('mutants: DRAW= needs TOPIC=')
     say(f'mutants: DRAW={count} SEED={seed}')
     right, counts = Right(topic), Counter[str]()
     for each in lines.drawn(topic, seed, deleted):

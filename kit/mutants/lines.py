@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Mistakes that nobody chose: one of the series' own lines deleted or altered, drawn at random."""
+"""Random bugs: deletes or alters randomly drawn lines of the series."""
 
 import random
 import re
@@ -10,10 +10,10 @@ from kit.check.common import arch_of
 from kit.source.git import git
 from kit.topics import parts, parts_of
 
-# a statement that is one whole line; the code may still compile without it
+# a statement of exactly one line, without which the code may still compile
 STATEMENT = re.compile(r'\t+(?!return\b|break;|case\b|goto\b|\w+:)[\w*(>.-].*;$')
 DELETED = 'deleted'
-# (what it is, what is looked for, what takes its place)
+# (name of the bug, pattern, replacement)
 RULES = (
     ('condition negated', r'\bif \((.+)\)( \{)?$', r'if (!(\1))\2'),
     ('off by one', r' <= ', ' < '),
@@ -37,7 +37,7 @@ class Line:
 
 
 def code(path: str) -> bool:
-    """Is it of the kernel, and no test?"""
+    """Is it a C file of the kernel, other than a test?"""
     tests = ('test', 'selftest', 'kunit')
     others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
     stem = Path(path).stem
@@ -47,7 +47,7 @@ def code(path: str) -> bool:
 
 
 def lines_of(topic: str) -> list[Line]:
-    """The lines of the whole series that the topic's patches wrote."""
+    """The lines of the whole series that come from the topic's patches."""
     names = parts()
     first = names.index(parts_of(topic)[0])
     below = f'refs/heads/{names[first - 1]}' if first else 'base'
@@ -69,13 +69,13 @@ def lines_of(topic: str) -> list[Line]:
 
 
 def whole(line: Line) -> bool:
-    """Does a statement begin there, rather than go on?"""
+    """Does a statement begin on this line?"""
     return not line.before.strip() or line.before.rstrip().endswith((';', '{', '}', '*/', ':'))
 
 
 def altered(line: Line) -> list[tuple[str, str]]:
-    """[(what the mistake is, the line with it)]. An empty line takes the place of one that is
-    deleted, so that code with the numbers of lines in it stays as it is."""
+    """[(name of the bug, the line with it)]. An empty line replaces a deleted one, so that code
+    that contains line numbers stays the same."""
     found = [(what, re.sub(old, new, line.text, count=1)) for what, old, new in RULES]
     if line.text.lstrip().startswith(('*', '/*', '#')):
         found = []
@@ -85,7 +85,7 @@ def altered(line: Line) -> list[tuple[str, str]]:
 
 
 def diff(line: Line, text: str) -> str:
-    """For git apply, without context."""
+    """A diff without context for git apply."""
     return (
         f'--- a/{line.path}\n+++ b/{line.path}\n@@ -{line.number} +{line.number} @@\n'
         f'-{line.text}\n+{text}\n'
@@ -109,7 +109,7 @@ class Drawn:
 
 
 def drawn(topic: str, seed: int, deleted: bool = False) -> list[Drawn]:
-    """The topic's mistakes in the order of the seed, or only lines deleted. Some do not compile,
+    """The topic's bugs in the order of the seed, or only its deleted lines. Some do not compile,
     some change nothing."""
     found = [
         Drawn(topic, line, f'{what}: {line.text.strip()}', diff(line, text))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A tree in which mistakes are made, and guests that run tests with one."""
+"""A tree in which bugs are seeded, and guests that run tests with them."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from kit.vm import guest
 
 
 class Quiet(verdict.Report):
-    """Keeps what tests say to itself: that they fail is what is wanted."""
+    """A report that prints nothing: failures are expected."""
 
     def show(self, word: str, result: str, seconds: float) -> None:
         pass
@@ -25,7 +25,7 @@ class Quiet(verdict.Report):
 
 
 def tree_of(arch: str) -> Tree:
-    """Where mistakes are made, for kernels of this architecture."""
+    """The tree in which bugs are seeded, for kernels of this architecture."""
     return Tree(f'mutant-{arch}', BUILD / 'mutants' / arch)
 
 
@@ -34,7 +34,7 @@ def take_back(tree: Tree) -> None:
 
 
 def clean(arch: str) -> Tree:
-    """The tree with the whole series in it, and no mistake. The caller holds its lock."""
+    """Resets the tree to the whole series without a bug. The caller holds its lock."""
     tree = tree_of(arch)
     whole_worktree(tree.name, tree.linux, git('rev-parse', f'refs/heads/{parts()[-1]}').strip())
     take_back(tree)
@@ -42,15 +42,15 @@ def clean(arch: str) -> Tree:
 
 
 def made(tree: Tree, diff: str, name: str) -> None:
-    """Makes the mistake. Only its files get a new time, so make compiles no others."""
+    """Seeds the bug. Only its files get a new time, so make compiles no others."""
     done = try_git('apply', '-C1', '--unidiff-zero', '-', cwd=tree.linux, stdin=diff)
     if done.returncode:
         raise KitError(f'{name} does not apply: {done.stderr.strip()}')
 
 
 def run_boot(boot: Boot, image: Path, name: str) -> tuple[Quiet, int, str]:
-    """(what the boot's tests said, the guest's status, what the guest's end and its console say);
-    the programs are the series', without a mistake."""
+    """(report of the boot's tests, the guest's status, its message and console lines). The programs
+    come from the series without a bug."""
     said = Quiet(boot.tests)
     ended = guest.run_guest(
         boot.machine,

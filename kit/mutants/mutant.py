@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""series/TOPIC/mutants/NAME.diff: one mistake, a diff against the whole series with one line of
-context. Before the diff come lines like those of a mail's header:
+"""series/TOPIC/mutants/NAME.diff: one seeded bug, as a diff against the whole series with one line
+of context. The diff follows lines like those of a mail's header:
 
-    Breaks: what the mistake breaks, in one sentence
-    Test: the test that has to fail, as a topic.toml names it
-    Boot: ARCH FLAVOUR, and words like iommu=amd or cpus=4 that choose among the test's boots; or
-        um, user-mode Linux, for a KUnit suite: much faster
-    Fails: a regular expression of what shows it: a result, its output, or a line of the console
-    Equivalent: why nothing can notice it; then it is not built, and needs no Test and Boot
+    Breaks: the effect of the bug, in one sentence
+    Test: the test that must fail, as named in a topic.toml
+    Boot: ARCH FLAVOUR, and words like iommu=amd or cpus=4 that select one of the test's boots; or
+        um for a KUnit suite in user-mode Linux, which is much faster
+    Fails: a regular expression that matches a result, its output, or a line of the console
+    Equivalent: the reason why no test can detect it; then Test and Boot are omitted
 """
 
 import email.parser
@@ -46,7 +46,7 @@ class Mutant:
 
     @property
     def machine(self) -> dict[str, str]:
-        """What else its boot must have."""
+        """Further requirements on its boot."""
         return dict(word.split('=') for word in self.boot.split() if '=' in word)
 
 
@@ -64,10 +64,10 @@ def read(topic: str, path: Path) -> Mutant:
     if '\n@@ ' not in found.diff:
         raise wrong('there is no diff after an empty line')
     if bool(found.equivalent) == bool(found.test and found.boot):
-        raise wrong('either Test: and Boot:, or Equivalent:')
+        raise wrong('expected either Test: and Boot:, or Equivalent:')
     if found.boot and not re.fullmatch(rf'{uml.NAME}|\w+ [\w+]+( (iommu|cpus)=\w+)*', found.boot):
         raise wrong(
-            f'Boot: {found.boot}: "ARCH FLAVOUR [iommu=NAME] [cpus=N]" or "{uml.NAME}" is meant'
+            f'Boot: {found.boot}: expected "ARCH FLAVOUR [iommu=NAME] [cpus=N]" or "{uml.NAME}"'
         )
     try:
         re.compile(found.fails)
@@ -86,7 +86,7 @@ def all_of_them() -> list[Mutant]:
 
 
 def has(boot: Boot, wanted: dict[str, str]) -> bool:
-    """Is it a boot of such a machine?"""
+    """Does the boot's machine have these options?"""
     own = {
         'iommu': boot.options.iommu or boot.machine.iommu,
         'cpus': str(boot.options.cpus or (1 if boot.options.icount else 2)),
@@ -95,8 +95,8 @@ def has(boot: Boot, wanted: dict[str, str]) -> bool:
 
 
 def boot_of(mutant: Mutant) -> Boot | None:
-    """The boot that runs its test, and nothing else; one that `make test` makes, if there is. None:
-    user-mode Linux, which runs any suite that `make test` runs."""
+    """A boot with only the mutant's test, preferably one without FULL=1. None means user-mode
+    Linux, which can run every KUnit suite of `make test`."""
     if mutant.arch == uml.NAME:
         suites = {test.kunit for _, boot in topics.boots() for test in boot.test}
         if mutant.test not in suites - {''}:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make mutants: makes each mistake of series/TOPIC/mutants/ in the patched tree, builds what it
-changes, boots the test that has to notice it, and records whether it did.
+"""make mutants: seeds each bug of series/TOPIC/mutants/ in a patched tree, builds what it changes,
+boots the test that must detect it, and records the outcome.
 
-With SAMPLE=N nothing is recorded. With DRAW=N lines of TOPIC= are altered or deleted that nobody
-chose, and all of the topic's tests run: see kit/mutants/draw.py.
+SAMPLE=N records nothing. DRAW=N alters or deletes randomly drawn lines of TOPIC= instead, and runs
+all of the topic's tests: see kit/mutants/draw.py.
 
-A test has to pass without the mistake first. Closes with `N passed, N failed, N skipped`: caught,
-survived, equivalent. Exit status: 0, 1 one survived.
+Each test must first pass without the bug. The closing line `N passed, N failed, N skipped` counts
+caught, surviving and equivalent bugs. Exit status: 0, or 1 if a bug survived.
 """
 
 import datetime
@@ -33,12 +33,13 @@ from kit.test import test, verdict
 from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
-Tell = Callable[[str, score.Row], object]  # the topic, what became of its mutant
+Tell = Callable[[str, score.Row], object]  # (topic, outcome of its mutant)
 CAUGHT, SURVIVED, OTHERWISE = 'caught', 'survived', 'fails in another way'
 
 
 def attempt(each: Mutant, tree: Tree, name: str) -> tuple[bool, str]:
-    """(did its test fail, or the kernel end otherwise; what they said) in the tree as it is."""
+    """Runs the test in the tree as it is; returns (did the test or the guest fail?, their
+    output)."""
     boot = boot_of(each)
     if not boot:
         uml.build(tree)
@@ -52,21 +53,21 @@ def attempt(each: Mutant, tree: Tree, name: str) -> tuple[bool, str]:
 
 
 def judged(each: Mutant, failed: bool, text: str) -> str:
-    """What became of the mistake."""
+    """The outcome of the bug."""
     if not failed:
         return SURVIVED
     return CAUGHT if re.search(each.fails, text, re.M) else OTHERWISE
 
 
 def control(each: Mutant, tree: Tree) -> None:
-    """The test has to pass where no mistake was made."""
+    """Raises an error unless the test passes without a bug."""
     failed, text = attempt(each, tree, 'mutant-none')
     if failed:
-        raise KitError(f'{each.test} fails without a mistake ({each.boot}): {text[-1000:].strip()}')
+        raise KitError(f'{each.test} fails without a bug ({each.boot}): {text[-1000:].strip()}')
 
 
 def try_one(each: Mutant, tree: Tree) -> score.Row:
-    """Makes the mistake, runs the test, takes the mistake back."""
+    """Seeds the bug, runs the test, and removes the bug."""
     start = time.monotonic()
     try:
         made(tree, each.diff, f'{each.topic}/{each.name}')
@@ -93,7 +94,7 @@ def show(each: Mutant, row: score.Row) -> None:
 
 
 def lane(arch: str, mutants: Sequence[Mutant], tell: Tell) -> Iterator[str]:
-    """The outcome of each; they share a tree, so one comes after the other."""
+    """The outcome of each mutant, one after the other, as they share a tree."""
     passed = set()
     with Lock(tree_of(arch).root):
         tree = clean(arch)
@@ -113,7 +114,7 @@ def chosen(topic: str, name: str, boot: str, sample: int, seed: int) -> list[Mut
     if boot:
         found = [each for each in found if each.boot and each.arch == boot]
     if not found:
-        raise KitError('no such mutant: they are series/TOPIC/mutants/NAME.diff')
+        raise KitError('no such mutant: mutants are series/TOPIC/mutants/NAME.diff')
     if sample:
         say(f'mutants: {sample} of {len(found)}, SEED={seed}')
         found = random.Random(seed).sample(found, min(sample, len(found)))
@@ -126,7 +127,7 @@ def by_arch(mutants: Iterable[Mutant]) -> list[tuple[str, list[Mutant]]]:
 
 
 def tried(mutants: Sequence[Mutant], tell: Tell) -> Counts:
-    """Tries each; those of different architectures side by side."""
+    """Tries each mutant, with architectures in parallel."""
     real = [each for each in mutants if not each.equivalent]
     counts: Counts = Counter(skipped=len(mutants) - len(real))
     with Pool(test.places()) as pool:
@@ -138,11 +139,11 @@ def tried(mutants: Sequence[Mutant], tell: Tell) -> Counts:
 
 
 def forget(_topic: str, _row: score.Row) -> None:
-    """Records nothing: a sample says whether tests still notice, not how many do."""
+    """Records nothing: a sample only shows whether tests still detect bugs."""
 
 
 def tenth() -> Counts:
-    """Tries one in ten, drawn at random, and records nothing: for `make test FULL=1`."""
+    """For `make test FULL=1`: tries one in ten mutants, drawn at random, and records nothing."""
     count = -(-len(all_of_them()) // 10)
     return tried(chosen('', '', '', count, soak.any_seed()), forget)
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""series/TOPIC/mutants.json: which mistakes were noticed, by which test; a sentence of it for the
-topic's page."""
+"""series/TOPIC/mutants.json: the outcome of each mutant, and a summary for the topic's page."""
 
 import json
 from collections.abc import Mapping
@@ -31,7 +30,7 @@ def load(topic: str) -> Mapping[str, Row]:
 
 
 def record(topic: str, row: Row) -> None:
-    """Takes the place of what was recorded of it; rows of mutants that are gone go."""
+    """Replaces the mutant's row, and drops rows of mutants that no longer exist."""
     with Lock(BUILD / 'record'):
         names = [each.name for each in mutant.of(topic)]
         rows = {**load(topic), row['name']: {**row, 'code': provenance.code_of(topic)}}
@@ -44,7 +43,7 @@ def listed(words: str, names: list[str]) -> list[str]:
 
 
 def markdown(topic: str) -> str:
-    """What became of the topic's mistakes."""
+    """The outcomes of the topic's mutants."""
     rows, code = load(topic), provenance.code_of(topic)
     mutants = mutant.of(topic)
     real = [each.name for each in mutants if not each.equivalent]

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""KUnit suites in user-mode Linux: the kernel's kunit.py builds and runs it. A mistake is tried in
+"""KUnit suites in user-mode Linux, which the kernel's kunit.py builds and runs. Trying a bug takes
 half a minute; a debug kernel takes several minutes to link and boot.
 
-The kernel is configured with what the topics' `uml` in topic.toml name, and to find what a debug
-kernel finds.
+The kernel has the symbols that the topics' `uml` in topic.toml names, and those of a debug kernel.
 """
 
 import shutil
@@ -18,14 +17,14 @@ from kit.paths import TOP, shown
 from kit.process import Word, result, step
 from kit.vm import console
 
-NAME = 'um'  # as make's ARCH=
+NAME = 'um'  # make's ARCH=
 SYMBOLS = 'KUNIT SMP KASAN DEBUG_KERNEL PROVE_LOCKING DEBUG_ATOMIC_SLEEP DEBUG_LIST'
-KERNEL = 'ncpus=4', 'seccomp=on', 'mem=1G'  # it has several CPUs with seccomp only
-SECONDS = 300  # for a suite: the slowest takes some ten
+KERNEL = 'ncpus=4', 'seccomp=on', 'mem=1G'  # several CPUs need seccomp
+SECONDS = 300  # limit for a suite; the slowest takes about ten seconds
 
 
 def kunitconfig() -> str:
-    """Lines of a .config, of all topics."""
+    """The lines of a .config with the symbols of all topics."""
     wanted = topics.symbols(SYMBOLS)
     for topic in topics.all_of_them():
         wanted |= topics.symbols(topic.uml)
@@ -51,7 +50,7 @@ def kunit(tree: Tree, verb: str, *words: Word) -> list[Word]:
 
 
 def build(tree: Tree) -> None:
-    """The kernel of the tree as it is."""
+    """Builds the kernel of the tree as it is."""
     folder(tree).mkdir(parents=True, exist_ok=True)
     (folder(tree) / 'kunitconfig').write_text(kunitconfig())
     env = {**dict.fromkeys(OF_THE_USER), 'CCACHE_BASEDIR': TOP, 'CCACHE_DEPEND': '1'}
@@ -60,7 +59,7 @@ def build(tree: Tree) -> None:
 
 
 def run(tree: Tree, suite: str) -> tuple[bool, str]:
-    """(did a test fail, or the kernel end otherwise; its output). An error if nothing ran."""
+    """(did a test or the kernel fail?, output). Raises an error if the suite did not run."""
     words = [f'--kernel_args={each}' for each in KERNEL]
     command = kunit(tree, 'exec', f'--timeout={SECONDS}', *words, suite)
     done = result(command, cwd=tree.linux)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Prerequisites of a verb: Debian packages, tools from PyPI, linux/."""
+"""Prepares for a verb: Debian packages, tools from PyPI, linux/."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Debian packages through an apt configuration of our own; the system's is left alone.
+"""Debian packages through a private apt configuration; the system's stays unchanged.
 
-No mirror is written down: it is the one that the system's own sources name.
+The mirror is the one that the system's own sources name.
 """
 
 import shutil
@@ -22,7 +22,7 @@ def mirror() -> str | None:
             ['apt-get', 'indextargets', '--format', '$(REPO_URI)', 'Created-By: Packages', *filters]
         ).stdout.split()
 
-    # before the first apt-get update apt knows no Origin
+    # before the first apt-get update, apt has no Origin
     found = uris('Origin: Debian', 'Label: Debian') or [
         uri for uri in uris() if uri.rstrip('/').endswith('/debian')
     ]
@@ -39,14 +39,14 @@ def suite() -> str:
 def private(
     name: str, suites: Sequence[str], arch: str | None = None, instead: str = ''
 ) -> Environment:
-    """Writes the configuration build/apt/NAME, updates its lists, returns the environment for apt;
-    `instead`: another way."""
+    """Writes the configuration build/apt/NAME and updates its lists; returns the environment for
+    apt. instead: an alternative, for error messages."""
     if not shutil.which('apt-get'):
-        raise KitError(f'no apt-get here to get {name} with{instead and f": {instead}"}')
+        raise KitError(f'apt-get is needed to download {name}{instead and f": {instead}"}')
     source, keys = mirror(), sorted(KEYRINGS.glob('debian-archive-keyring.*'))
     if not source or not keys:
         raise KitError(
-            f'this system knows no Debian mirror to get {name} from{instead and f": {instead}"}'
+            f'this system has no Debian mirror to download {name} from{instead and f": {instead}"}'
         )
     folder = BUILD / 'apt' / name
     for sub in ('lists/partial', 'cache/archives/partial'):
@@ -55,7 +55,7 @@ def private(
         ''.join(f'deb [signed-by={keys[0]}] {source} {each} main\n' for each in suites)
     )
     foreign = ''
-    if arch:  # nothing is installed from there, so nothing counts as installed
+    if arch:  # packages are only unpacked, so none counts as installed
         (folder / 'status').write_text('')
         foreign = (
             f'APT::Architecture "{arch}";\nAPT::Architectures {{ "{arch}"; }};\n'
@@ -93,8 +93,8 @@ Acquire::Retries "1";
 
 
 def fetch(package: str, machine: Machine, instead: str = '') -> Path:
-    """A package of the guest's architecture, unpacked: the folder with its files, anew each
-    time."""
+    """Downloads and unpacks a package of the guest's architecture; returns the new folder with its
+    files."""
     arch = machine.debian_arch
     name = f'{package}-{arch}'
     env = private(name, [machine.debian_suite or suite()], arch, instead)
@@ -113,7 +113,7 @@ def fetch(package: str, machine: Machine, instead: str = '') -> Path:
 
 
 def fetch_file(package: str, machine: Machine, members: Sequence[str], path: Path) -> None:
-    """One file out of a package of the guest's architecture, as path."""
+    """Extracts one file of a package of the guest's architecture to a path."""
     files = fetch(package, machine)
     for member in members:
         if (files / member).is_file():

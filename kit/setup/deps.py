@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The Debian packages that the verbs need: installs what is missing as root, names it otherwise."""
+"""The Debian packages that the verbs need. Installs missing packages as root; otherwise names
+them."""
 
 import os
 import re
@@ -15,7 +16,7 @@ from kit.process import Environment, result, say, step
 from kit.setup import apt
 from kit.vm.qemu import NEEDED, found_version, host_is
 
-# what verbs need: {package: a program that shows it is there, for systems without dpkg}
+# {package: a program of it, which is looked up on systems without dpkg}
 GIT = {'git': 'git', 'make': 'make', 'xz-utils': 'xz', 'perl': 'perl'}
 BUILD = {
     **GIT,
@@ -57,9 +58,9 @@ SETS = {
 
 
 def missing(packages: str, archs: Sequence[str], full: bool = False) -> tuple[list[str], list[str]]:
-    """(packages, QEMU packages) that are not there."""
+    """(packages, QEMU packages) that are missing."""
     wanted, qemu = dict(SETS[packages]), []
-    if full and packages in ('CHECK', 'ALL'):  # the small configurations' compilers
+    if full and packages in ('CHECK', 'ALL'):  # compilers of small configurations
         wanted.update({'clang-19': 'clang-19', 'gcc-riscv64-linux-gnu': 'riscv64-linux-gnu-gcc'})
     for each in map(machine, archs):
         if not host_is(each):
@@ -94,7 +95,7 @@ def install(packages: Sequence[str], env: Environment | None = None, *options: s
 
 
 def qemu_candidate(package: str) -> bool:
-    """Is the system's own suite new enough?"""
+    """Is the QEMU of the system's own suite new enough?"""
     found = re.search(
         r'Candidate: (?:\d+:)?(\d+)\.(\d+)', result(['apt-cache', 'policy', package]).stdout
     )
@@ -110,7 +111,7 @@ def not_installed(packages: Sequence[str]) -> NoReturn:
 
 
 def archs_of(archs: str, arch: str | None = None, full: bool = False) -> list[str]:
-    """The architectures that a verb builds for: see cli.Verb."""
+    """The architectures that a verb builds for, see cli.Verb."""
     if archs == 'one':
         return [arch or 'x86_64']
     if archs != 'all':
@@ -130,7 +131,7 @@ def main(arch: str | None = None, full: bool = False) -> None:
 def install_missing(
     names: str, archs: str = '', arch: str | None = None, full: bool = False
 ) -> None:
-    """names: one of SETS; archs: 'one', 'all' or none, see archs_of()."""
+    """names: a key of SETS; archs: 'one', 'all' or empty, see archs_of()."""
     wanted = archs_of(archs, arch, full)
     packages, qemu = missing(names, wanted, full)
     if not packages and not qemu:

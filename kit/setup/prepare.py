@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a verb stands on: packages, linux/, and the user's own tree."""
+"""Prepares for a verb: packages, linux/, and the user's own tree."""
 
 from kit.build.trees import OURS, Trees
 from kit.setup import deps
@@ -14,8 +14,8 @@ def packages(names: str, archs: str = '', arch: str | None = None, full: bool = 
 def trees(
     needs: str, linux: str | None = None, commit: str | None = None, stable_git: str | None = None
 ) -> Trees:
-    """What is built and compared. needs: see cli.Verb; linux: the user's tree, which the base is
-    taken from unless it is what is built; commit: what "base" is of it then."""
+    """The trees to build and compare. needs: see cli.Verb. linux: the user's tree, which is built
+    if needs is `own`, and otherwise is the source of the base. commit: the "base" in that tree."""
     base.main(None if needs == 'own' else linux, stable_git)
     if needs != 'base':
         tree.main(keep=True, stay=needs == 'own')

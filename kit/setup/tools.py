@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tools written in Python, in the versions of requirements.txt: ruff, mypy, pytest, matplotlib, b4.
 
-They come from PyPI into a virtual environment below build/, once; pip's own configuration says how
-to get there.
+They are installed from PyPI, once, into a virtual environment below build/. pip's own configuration
+applies.
 """
 
 import hashlib
@@ -37,15 +37,15 @@ def install(venv: Path) -> None:
         'pip',
         'install',
         '-q',
-        '--no-compile',  # most of it is never run
+        '--no-compile',  # most modules are never imported
         '--disable-pip-version-check',
     ]
     if step('tools: pip install', [*pip, '-r', REQUIREMENTS], log=log, timeout=600, check=False):
-        raise KitError(f'pip cannot get {REQUIREMENTS.name}, is there a network? ({shown(log)})')
+        raise KitError(f'pip cannot install {REQUIREMENTS.name}; is there a network? {shown(log)}')
 
 
 def tool(name: str) -> Path:
-    """The program's path, installed when it is not there."""
+    """The program's path; installs the tools if needed."""
     venv, mark = FOLDER / 'venv', FOLDER / 'stamp'
     with Lock(FOLDER):
         if not mark.exists() or mark.read_text() != stamp():

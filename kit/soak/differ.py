@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make differ: random calls of VFIO's type1 and of iommufd, the same ones on the base and on the
-patched kernel: both have to return the same results to user space, behind each IOMMU.
+"""make differ: makes the same random calls of VFIO's type1 and of iommufd on the base and on the
+patched kernel. Both must return the same results to user space, behind each IOMMU.
 
-soak/differ.toml says what is booted and run. Closes with `N passed, N failed, N skipped`. Exit
-status: 0, 1 the kernels differ, or that of a guest.
+soak/differ.toml defines the boots. Ends with `N passed, N failed, N skipped`. Exit status: 0, 1 if
+the kernels differ, or that of a guest.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ class Arch:
     flavour: str
     iommus: Words
     append: str = ''
-    before: str = ''  # what the guest does first
+    before: str = ''  # shell commands that the guest runs first
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def settings() -> Settings:
 
 
 def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: Path) -> list[str]:
-    """The lines that the calls have printed on a kernel."""
+    """The lines that the calls print on a kernel."""
     asked, arch = settings().guest, settings().archs[machine.arch]
     options = replace(
         asked,
@@ -76,7 +76,7 @@ def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: 
 
 
 def compare(base: Sequence[str], patched: Sequence[str]) -> dict[str, str | None]:
-    """{path: its first line that differs, or None}, for each path in the base's output."""
+    """{path: its first difference, or None} for each path in the output."""
     found: dict[str, str | None] = {line.split()[1]: None for line in base}
     for one, other in zip_longest(base, patched, fillvalue='nothing'):
         path = (one if one != 'nothing' else other).split()[1]
@@ -86,7 +86,7 @@ def compare(base: Sequence[str], patched: Sequence[str]) -> dict[str, str | None
 
 
 def differ(machine: Machine, iommu: str, calls: int, seed: int, pool: Pool) -> Row:
-    """One IOMMU's row, results printed."""
+    """Runs one IOMMU and prints its results; returns its row."""
     asked, arch = settings(), settings().archs[machine.arch]
     trees = OURS.base, OURS.patched
     file = soak.built(machine, asked.program, asked.folders)

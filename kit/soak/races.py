@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Data races that KCSAN reports. The base has many: those count of which one of the two accesses is
-in a function that the series changes.
+"""Data races that KCSAN reports. The base has many, so a report counts only if one of its two
+accesses is in a function that the series changes.
 
-A report names functions as the kernel's symbol table does. A changed function that the compiler has
-put into others has no symbol: they stand for it; of a driver that was not built none is looked for,
-as its probe() would be anybody's. What the series only lets run at the same time is
-elsewhere, too; below() names what its functions call on both sides.
+Reports name functions by the kernel's symbol table. A changed function that the compiler inlined
+has no symbol: its callers are used instead. Drivers that were not built are ignored, as common
+names such as probe() would match other drivers. A race that the series merely allows to happen is
+in unchanged functions: below() finds those where both accesses are called by changed functions.
 """
 
 import re
@@ -19,8 +19,8 @@ from kit.model import Machine
 from kit.source.git import git, try_git
 
 SOURCES = '*.c', '*.h', ':!tools', ':!Documentation', ':!*test*', ':!*kunit*'
-BEFORE = re.compile(r'[;}]\s*$|^#|\*/\s*$|^\s*$')  # the lines above a function's first one
-# DOMAIN_NS(name)(...) and MAKE_LEVELS(name, ...); become symbols like x86_64_name and name0
+BEFORE = re.compile(r'[;}]\s*$|^#|\*/\s*$|^\s*$')  # a line that can precede a function
+# DOMAIN_NS(name)(...) and MAKE_LEVELS(name, ...) define symbols like x86_64_name and name0
 MADE = re.compile(r'\b[A-Z]\w*\((\w+)\)\s*\(|^[A-Z]\w*_MAKE_\w+\((\w+), ')
 TITLE = re.compile(r'BUG: KCSAN: data-race in (.*)')
 SIDE = re.compile(r' to 0x\w+ of \d+ bytes by ')
@@ -28,11 +28,11 @@ FRAME = re.compile(r'^(?:\[[^]]*\])* *(\w+)[\w.]*\+0x')
 LAST = 'Reported by Kernel Concurrency Sanitizer'
 
 
-Function = tuple[str, bool]  # its name; is it made by a macro?
+Function = tuple[str, bool]  # (name, does a macro define it?)
 
 
 def functions(text: str) -> Iterator[tuple[str, bool, int, int, list[str]]]:
-    """(name, made by a macro, first line, last line, lines) of each function in a file."""
+    """(name, does a macro define it?, first line, last line, lines) of each function in a file."""
     lines, start = text.splitlines(), 0
     while start < len(lines):
         first = last = start
@@ -50,7 +50,7 @@ def functions(text: str) -> Iterator[tuple[str, bool, int, int, list[str]]]:
 
 
 def changed_lines(diff: str) -> set[int]:
-    """Of a diff without context the numbers of the new lines, or of that after which some went."""
+    """Line numbers of a diff without context: new lines, or the line before deleted ones."""
     found: set[int] = set()
     for first, count in re.findall(r'^@@ -\S+ \+(\d+)(?:,(\d+))? @@', diff, re.M):
         found.update(range(int(first), int(first) + max(1, int(count or 1))))
@@ -58,13 +58,13 @@ def changed_lines(diff: str) -> set[int]:
 
 
 def symbols(machine: Machine, flavour: str) -> set[str]:
-    """The functions that the built kernel has a name for, without what the compiler appends."""
+    """The functions in the built kernel's symbol table, without the compiler's suffixes."""
     table = (PATCHED.out(machine.arch, flavour) / 'System.map').read_text()
     return {name.split('.')[0] for name in re.findall(r' [tTwW] (\S+)$', table, re.M)}
 
 
 def compiled(machine: Machine, flavour: str) -> set[str]:
-    """The files that the kernel was built from, as kbuild has noted them for each object."""
+    """The files that the kernel was built from, according to kbuild's .cmd files."""
     src = source(PATCHED)
     found: set[str] = set()
     name = re.compile(rf'(?:{re.escape(str(src))}|\.\./\.\./linux)/(\S+\.[ch])\b')
@@ -74,7 +74,7 @@ def compiled(machine: Machine, flavour: str) -> set[str]:
 
 
 def users(src: Path, files: set[str], names: set[str]) -> set[Function]:
-    """{(function, made by a macro)} of those in which one of the names is."""
+    """The functions that contain one of the names."""
     asked = [word for name in sorted(names) for word in ('-e', name)]
     named = try_git('grep', '-lwF', *asked, '--', *SOURCES, cwd=src).stdout.split()
     word = re.compile(rf'\b({"|".join(sorted(names))})\b')
@@ -87,7 +87,8 @@ def users(src: Path, files: set[str], names: set[str]) -> set[Function]:
 
 
 def changed_functions(machine: Machine, flavour: str) -> list[str]:
-    """The symbols that stand for what the series adds or changes, with what is uncommitted."""
+    """The symbols of functions that the series or uncommitted changes add or change, or of their
+    callers if they are inlined."""
     src, known, files = source(PATCHED), symbols(machine, flavour), compiled(machine, flavour)
     found: set[Function] = set()
     new: set[Function] = set()
@@ -117,12 +118,12 @@ def changed_functions(machine: Machine, flavour: str) -> list[str]:
 
 
 def of_others(names: Iterable[str]) -> str:
-    """A regular expression of the reports that do not count."""
+    """A regular expression that matches reports that do not count."""
     return rf'BUG: KCSAN: data-race in (?!.*\b({"|".join(names)})\b)'
 
 
 def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
-    """(title, the functions of each access's stack) of those on a console."""
+    """(title, the functions in the stack of each access) of the reports on a console."""
     title: str | None = None
     sides: list[list[str]] = []
     for line in text.splitlines():
@@ -138,7 +139,7 @@ def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def below(text: str, names: Sequence[str]) -> Counter[str]:
-    """Counter of the reports elsewhere with both accesses in what the named functions call."""
+    """Counts other reports in which the named functions called both accesses."""
     wanted, rule = set(names), re.compile(of_others(names))
     return Counter(
         title

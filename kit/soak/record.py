@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""soak/soak.json: what `make soak` and `make differ` have found; the tables of soak/README.md."""
+"""soak/soak.json: the results of `make soak` and `make differ`, and the tables of
+soak/README.md."""
 
 import json
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ def load(path: Path | None = None) -> list[Row]:
 
 
 def place(row: Row) -> tuple[str, str, str]:
-    """Of which there is one row."""
+    """The key of a row."""
     return row['arch'], row.get('flavour', ''), row.get('iommu', '')
 
 
@@ -47,7 +48,7 @@ def length(row: Row) -> int:
 
 
 def record(rows: Sequence[Row], path: Path | None = None) -> None:
-    """Takes the place of what was recorded, unless that went on for longer."""
+    """Replaces recorded rows, except those of longer runs."""
     path = path or PATH
     with Lock(BUILD / 'record'):
         known = {place(row): row for row in load(path)}
@@ -68,14 +69,14 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
 
 
 def cell(value: int | dict[str, int] | None) -> str:
-    """What a row does not have it was not asked for when it was recorded."""
+    """The text of a value; '-' if the row is older than the column."""
     if value is None:
         return '-'
     return f'{sum(value.values()) if isinstance(value, dict) else value:,}'
 
 
 def tables() -> str:
-    """One of the soaks, one of the calls that were compared."""
+    """A table of the soaks and one of the compared calls."""
     rows = load()
     soaks = [
         [

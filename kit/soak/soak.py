@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make soak: on a debug kernel each fault of the topics' calls in turn, then their workloads side
-by side for MINUTES, with processes killed, stopped, frozen and moved, and CPUs taken away; nothing
-may be left of them. With FLAVOUR=kcsan the workloads alone, on a kernel that finds data races.
+"""make soak: on a debug kernel, injects each fault of the topics' calls in turn. Then it runs their
+workloads at once for MINUTES, while processes are killed, stopped, frozen and moved, and CPUs go
+offline. Afterwards no resource may leak. FLAVOUR=kcsan runs only the workloads, on a kernel that
+detects data races.
 
-The programs are soak/, and soak/soak.toml says how they are built and booted. Closes with `N
-passed, N failed, N skipped`; soak/soak.json has what was counted. Exit status: as of make test.
+The programs are in soak/; soak/soak.toml defines their builds and boots. Ends with `N passed, N
+failed, N skipped`; soak/soak.json records the counts. Exit status: as for make test.
 """
 
 import random
@@ -51,12 +52,12 @@ def settings() -> Settings:
 
 
 def archs() -> list[str]:
-    """Those that it runs on."""
+    """The architectures that it runs on."""
     return sorted(settings().archs)
 
 
 def built(machine: Machine, name: str, folders: Iterable[str]) -> Path:
-    """A program of soak/, with the patched tree's headers."""
+    """Builds a program of soak/ with the patched tree's headers."""
     files = [file for folder in folders for file in sorted((SOAK / folder).glob('*.c'))]
     return program.build(
         machine, PATCHED, PATCHED.root / 'build' / f'{machine.arch}-soak', name, files, '-I', SOAK
@@ -64,7 +65,7 @@ def built(machine: Machine, name: str, folders: Iterable[str]) -> Path:
 
 
 class Said(verdict.Report):
-    """What the program says of itself beside its results."""
+    """Reads the counts that a program prints besides its results."""
 
     def __init__(self, tests: Sequence[Test]) -> None:
         super().__init__(tests)
@@ -84,7 +85,7 @@ class Said(verdict.Report):
 def row_of(
     arch: str, flavour: str, minutes: int, seed: int, said: Said, splats: list[str], failed: int
 ) -> Row:
-    """What is recorded of a run."""
+    """The record of a run."""
     counts = dict(said.counts)
     chosen = '' if flavour == 'debug' else f' FLAVOUR={flavour}'
     return {
@@ -109,7 +110,7 @@ def any_seed() -> int:
 
 
 def options_of(machine: Machine, minutes: int, splats: Words = ()) -> Options:
-    """The guest's; other guests may run meanwhile."""
+    """The guest's options, with limits that allow for other running guests."""
     asked = settings().guest
     return replace(
         asked,
@@ -121,7 +122,7 @@ def options_of(machine: Machine, minutes: int, splats: Words = ()) -> Options:
 
 
 def tell_races(text: str, changed: Sequence[str]) -> None:
-    """What KCSAN says of code that the series does not change."""
+    """Prints KCSAN's reports on code that the series does not change."""
     print(f'soak: {len(re.findall(races.of_others(changed), text))} races elsewhere')
     for title, count in races.below(text, changed).most_common():
         print(f'  {count} called by the series on both sides: {title}')
@@ -135,7 +136,7 @@ def run(
     names: Sequence[str],
     tell: Callable[[results.Ended], object] | None = None,
 ) -> tuple[verdict.Counts, int, Row]:
-    """(Counter, guest status, what is recorded) of the programs of these names, in that order."""
+    """Runs these programs in this order; returns (Counter, guest status, record)."""
     arch, asked = machine.arch, settings()
     image = kernel.build(machine, flavour, PATCHED)
     arguments = {'faults': '$BDFS', 'soak': f'{minutes} {seed} $BDFS'}

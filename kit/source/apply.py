@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Applies series/ to the base, in a separate worktree."""
+"""Applies series/ to the base in a separate worktree."""
 
 import functools
 import re
@@ -17,7 +17,7 @@ from kit.topics import order, parts
 
 
 def stopped_at(folder: Path) -> int:
-    """The number of the patch that git am has stopped at."""
+    """The number of the patch at which git am stopped."""
     file = folder / git('rev-parse', '--git-path', 'rebase-apply/next', cwd=folder).strip()
     return int(file.read_text()) if file.exists() else 1
 
@@ -38,8 +38,8 @@ AM = (
 def am(
     folder: Path, paths: Sequence[Path], *more: str, env: Environment | None = None
 ) -> tuple[Path, str, str] | None:
-    """git am of patches in a worktree, all in one go: each start reads and writes the index of
-    90,000 files. None, or (the patch that does not apply, ' (its file)', what git said)."""
+    """Runs one git am for all patches, as each start reads and writes the index of 90,000 files.
+    Returns None, or (the patch that does not apply, ' (its file)', git's output)."""
     done = try_git(*AM, *(more or ['--3way']), *paths, cwd=folder, env=env)
     if not done.returncode:
         return None
@@ -56,8 +56,8 @@ def am(
 
 
 def preimages() -> None:
-    """Makes what each patch was made of, which git merges with if the base is another release: the
-    series applied to the touched files of the pinned one (kit/source/preimages.py)."""
+    """If the base is another release than the pinned one, applies the series to the touched files
+    of the pinned release. git needs these versions to merge patches (kit/source/preimages.py)."""
     if version_of(git('show', 'base:Makefile')) == pinned()[0] or not as_pinned(
         lambda path: base_file(path, PINNED)
     ):
@@ -77,29 +77,29 @@ def preimages() -> None:
 
 
 def put(folder: Path, topic: str) -> str:
-    """The commit that a topic's or posting's patches give in the worktree as it is."""
+    """Applies the patches of a topic or posting in the worktree; returns the commit."""
     if failed := am(folder, patch_files(topic)):
         path, where, text = failed
         note = ''
         version, wanted = version_of(git('show', 'base:Makefile')), pinned()[0]
         if 'No space left' in text:
-            raise KitError('no space left on the disk; linux/ is as it was')
+            raise KitError('no space left on the disk; linux/ is unchanged')
         if version != wanted:
-            note = f'; the base is {version}, the series is written on {wanted}'
+            note = f'; the base is {version}, the series is based on {wanted}'
         if 'lacks necessary blobs' in text:
-            note += f', whose files git lacks to merge: LINUX= a git tree with {tag_of(wanted)}'
+            note += f', and git lacks its files to merge: LINUX= a git tree with {tag_of(wanted)}'
         raise KitError(
             f'{path.name} ("{patch_subject(path)}") of topic {topic} does not '
-            f'apply{where}{note}; linux/ is as it was'
+            f'apply{where}{note}; linux/ is unchanged'
         )
     return git('rev-parse', 'HEAD', cwd=folder).strip()
 
 
 def apply(folder: Path) -> dict[str, str]:
-    """Apply series/ in a worktree of its own; {part: commit}."""
+    """Applies series/ in a worktree of its own; returns {part: commit}."""
     for topic in order():
         if found := strays(topic):
-            raise KitError(f'{shown(found[0])} is beside the postings of {topic}: make export')
+            raise KitError(f'{shown(found[0])} is in no posting of {topic}: make export')
     patches = [path for topic in order() for path in patch_files(topic)]
     preimages()
     sparse_worktree(folder, files_of(patches) or {'Makefile'})
@@ -113,7 +113,7 @@ def apply(folder: Path) -> dict[str, str]:
 
 @functools.cache
 def applied() -> dict[str, str]:
-    """{part: commit} of all of series/, applied from scratch by whoever asks first."""
+    """{part: commit} of series/, applied from scratch once per process."""
     with Lock(BUILD / 'apply'):
         folder = BUILD / 'apply' / 'linux'
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Make linux/: the base kernel as one commit with the tag `base`.
+"""Makes linux/: the base kernel as one commit with the tag `base`.
 
-Sources, in this order: --linux (a git tree or an unpacked tree, only read), the stable git tree
-that --stable-git or `git config series.stable` names, Debian's package of the source.
+The sources, in this order: --linux (a git tree or an unpacked tree, which is only read), the stable
+git tree named by --stable-git or `git config series.stable`, and Debian's source package.
 """
 
 import functools
@@ -24,11 +24,11 @@ from kit.source.pinned import Reader, base_file, check_sums, mainline, pinned, t
 
 TMP = BUILD / 'base.tmp'
 TREE = TMP / 'linux'
-ORIGIN = LINUX / '.git/series-origin'  # the LINUX= that it was made from
+ORIGIN = LINUX / '.git/series-origin'  # the LINUX= from which linux/ was made
 NEEDED = 4 << 30  # 1.8 GB of files, 0.4 GB of git, and the package
 
 
-# a release is X.Y, any of its versions, or X.Y.Z; without one it is the series'
+# A release is X.Y, which includes all X.Y.Z, or one X.Y.Z; the default is the series' X.Y
 
 
 def is_release(version: str, release: str | None) -> bool:
@@ -38,7 +38,7 @@ def is_release(version: str, release: str | None) -> bool:
 
 
 def newest(tags: Iterable[str], release: str) -> list[str]:
-    """Of tags those of the release, the newest first."""
+    """The tags of the release, newest first."""
     wanted = (
         rf'v{re.escape(release)}(\.\d+)?' if release.count('.') == 1 else re.escape(tag_of(release))
     )
@@ -50,16 +50,16 @@ def newest(tags: Iterable[str], release: str) -> list[str]:
 
 
 def glob_of(release: str) -> str:
-    """What git lists tags by."""
+    """The pattern with which git lists the release's tags."""
     return f'v{".".join(release.split(".")[:2])}*'
 
 
 def version_error(version: str, where: str, release: str | None = None) -> None:
     if release and not is_release(version, release):
-        raise KitError(f'{where} is Linux {version or "of no known version"}, not {release}')
+        raise KitError(f'{where} is Linux {version or "of unknown version"}, not {release}')
     if not is_release(version, release):
         raise KitError(
-            f'{where} is Linux {version or "of no known version"}, but the series is written on '
+            f'{where} is Linux {version or "of unknown version"}, but the series is based on '
             f'{mainline()}.y: give a v{mainline()}.y tree'
         )
 
@@ -77,7 +77,7 @@ def from_linux(path: str | Path, release: str | None = None) -> str:
     if not top or Path(top).resolve() != path:
         return from_unpacked(path, release)
     tags = newest(read('tag', '--list', glob_of(wanted)).stdout.split(), wanted)
-    # the newest release that the tree has, not what is built on it
+    # the newest release in the tree, without commits on top
     source = tags[0] if tags else 'HEAD'
     makefile = read('show', f'{source}:Makefile')
     if makefile.returncode:
@@ -85,7 +85,7 @@ def from_linux(path: str | Path, release: str | None = None) -> str:
     version_error(version_of(makefile.stdout), f'LINUX={path} ({source})', release)
     say(f'base: {source} of the git tree {path}')
     if read('status', '--porcelain', '-uno').stdout:
-        say(f'base: note: uncommitted changes in {path} are left out')
+        say(f'base: note: uncommitted changes in {path} are ignored')
     TREE.mkdir()
     script = '"$@" archive --format=tar "$SOURCE" | tar -x --no-same-owner -f - -C "$TREE"'
     step(
@@ -105,7 +105,7 @@ def from_unpacked(path: Path, release: str | None = None) -> str:
     version_error(version_of((path / 'Makefile').read_text()), f'LINUX={path}', release)
     if (path / '.config').exists() or (path / 'include/config').exists():
         raise KitError(
-            f'LINUX={path}: something was built in it: give a clean tree, or `make mrproper` there'
+            f'LINUX={path}: it contains a build: give a clean tree, or run `make mrproper` there'
         )
     if TOP.is_relative_to(path):
         raise KitError(f'LINUX={path}: this repository is inside it')
@@ -115,7 +115,7 @@ def from_unpacked(path: Path, release: str | None = None) -> str:
 
 
 def from_stable(url: str, release: str | None = None) -> str | None:
-    """The newest v7.3.y tag of a stable git tree; None where the network does not allow it."""
+    """Fetches the newest v7.3.y tag of a stable git tree; None if the network does not allow it."""
     wanted = release or mainline()
     try:
         found = subprocess.run(
@@ -131,11 +131,11 @@ def from_stable(url: str, release: str | None = None) -> str | None:
         found = ''
     tags = newest(re.findall(r'refs/tags/(\S+)$', found, re.M), wanted)
     if not tags:
-        say(f'base: the stable git tree does not answer or has no v{wanted}.y, going on without it')
+        say(f'base: the stable git tree does not answer or has no v{wanted}.y: skipped')
         return None
     tag = tags[0]
     git('init', '-q', TREE, cwd=TMP)
-    # as the user, whose configuration knows the way (proxy, keys)
+    # with the user's configuration (proxy, keys)
     status = step(
         f'fetch {tag}',
         ['git', '-C', TREE, 'fetch', '--depth=1', '--no-tags', url, f'refs/tags/{tag}'],
@@ -145,7 +145,7 @@ def from_stable(url: str, release: str | None = None) -> str | None:
     )
     if status == 0:
         git('checkout', '-q', '--detach', 'FETCH_HEAD', cwd=TREE)
-        shutil.rmtree(TREE / '.git')  # the history is skipped: one commit
+        shutil.rmtree(TREE / '.git')  # linux/ has one commit, without history
         return f'{tag} of the stable tree'
     shutil.rmtree(TREE)
     return None
@@ -157,7 +157,7 @@ def from_debian(release: str | None = None) -> str:
 
 
 def debian_versions(release: str | None = None) -> tuple[Environment, str, list[str]]:
-    """(environment for apt, name of the package of the source, its versions in the archive)"""
+    """(environment for apt, name of the source package, its versions in the archive)"""
     wanted = release or mainline()
     name = f'linux-source-{".".join(wanted.split(".")[:2])}'
     instead = (
@@ -167,14 +167,14 @@ def debian_versions(release: str | None = None) -> tuple[Environment, str, list[
     )
     for program in ('dpkg-deb', 'xz'):
         if not shutil.which(program):
-            raise KitError(f'no {program} here to unpack {name} with: {instead}')
+            raise KitError(f'{program} is needed to unpack {name}: {instead}')
     env = apt.private(name, ['trixie-backports'], instead=instead)
     versions = [
         line.split('|')[1].strip()
         for line in output(['apt-cache', 'madison', name], env=env).splitlines()
         if line.startswith(name) or f' {name} ' in line
     ]
-    # 7.3.4-1 and 7.3.4-1~bpo13+1 are of 7.3.4
+    # 7.3.4-1 and 7.3.4-1~bpo13+1 are versions of 7.3.4
     versions = [version for version in versions if is_release(version.split('-')[0], release)]
     if not versions:
         raise KitError(f'the Debian mirror has no {name} {release or ""} any more: {instead}')
@@ -182,7 +182,7 @@ def debian_versions(release: str | None = None) -> tuple[Environment, str, list[
 
 
 def from_package(env: Environment, name: str, version: str, *paths: str) -> str:
-    """Downloads and unpacks it, or only these files of the kernel."""
+    """Downloads and unpacks the package, or only these files of it."""
     step(
         f'download {name} {version}',
         ['apt-get', 'download', f'{name}={version}'],
@@ -214,7 +214,7 @@ def from_package(env: Environment, name: str, version: str, *paths: str) -> str:
     package.unlink()
     if paths:
         return f"Debian's {name} {version}"
-    # Debian's packaging ends .gitignore with `/*`: git would see no new file of the series
+    # Debian's .gitignore ends with `/*`, so that git would ignore new files of the series
     ignore = TREE / '.gitignore'
     ignore.write_text(
         re.sub(r'#\n# Debian packaging:.*\n(#.*\n)*#\n/\*\n!/debian/\n', '', ignore.read_text())
@@ -223,8 +223,8 @@ def from_package(env: Environment, name: str, version: str, *paths: str) -> str:
 
 
 def package_reader() -> Reader:
-    """Reads files of Debian's package of the pinned version, downloaded when the first is asked
-    for; None of each when the archive does not have it any more."""
+    """A reader of files in Debian's package of the pinned version. It downloads the package when
+    first called, and returns None if the archive no longer has the package."""
 
     @functools.cache
     def unpacked() -> bool:
@@ -242,26 +242,26 @@ def package_reader() -> Reader:
 
 
 def commit(version: str) -> None:
-    """The tree as one commit in a new repository."""
+    """Commits the tree in a new repository."""
     git('init', '-q', TREE, cwd=TMP)
     head = write_commit(version)
     git('update-ref', '--no-deref', 'HEAD', head, cwd=TREE)
     git('tag', 'base', head, cwd=TREE)
-    # keep the lower topics' branches right
+    # a rebase moves the branches of lower topics, too
     for setting in ('rebase.updateRefs', 'rebase.autoSquash'):
         git('config', setting, 'true', cwd=TREE)
 
 
 def write_commit(version: str, **env: str) -> str:
-    """The files of TREE as a commit whose id depends on nothing but them; env: of a git that writes
-    it elsewhere."""
+    """Commits the files of TREE; the commit id depends only on these files. env: directs git to
+    another repository."""
     progress = Progress('add to git')
-    # one by one: git add compares each file with all that the same command has added
+    # one by one, as git add compares each file with all others of the same command
     for path in sorted(TREE.iterdir()):
         if path.name != '.git':
             progress.tick(path.name)
-            # a big file goes straight into a pack: 80,000 loose objects would be slower to write
-            # and packed behind the user's back later
+            # big files go straight into a pack; 80,000 loose objects are slower to write, and git
+            # would pack them later in the background
             git(
                 '-c',
                 'core.bigFileThreshold=1',
@@ -288,42 +288,42 @@ def write_commit(version: str, **env: str) -> str:
 
 
 def existing(path: str | None) -> None:
-    """linux/ is there: it must be a base of ours, and it is left alone."""
+    """Checks an existing linux/, which must have our base and stays unchanged."""
     if (
         try_git('rev-parse', '-q', '--verify', 'base^{commit}').returncode
         or not (LINUX / '.git').exists()
     ):
         raise KitError(
-            'linux/ is there but has no tag `base`: move it away, `make tree` makes a new one'
+            'linux/ exists but has no tag `base`: move it away, and `make tree` makes a new one'
         )
     version = version_of(git('show', 'base:Makefile'))
     version_error(version, 'linux/ (tag base)')
     if version != pinned()[0]:
-        say(f'base: note: linux/ has {version}, the series is written on {pinned()[0]}')
+        say(f'base: note: linux/ has {version}, the series is based on {pinned()[0]}')
     check_sums(version, base_file)
     kept = ORIGIN.read_text() if ORIGIN.exists() else ''
-    if version != pinned()[0] and kept:  # BASE may list more files than before
+    if version != pinned()[0] and kept:  # BASE may list new files
         preimages.find(kept)
     if path and kept != str(Path(path).expanduser().resolve()):
         raise KitError(
-            f'linux/ is there already, made from {kept or "another source"}: LINUX={path} would be '
+            f'linux/ exists already, made from {kept or "another source"}: LINUX={path} would be '
             'ignored; move linux/ away first'
         )
 
 
 def main(linux: str | None = None, stable_git: str | None = None) -> None:
-    """linux: a tree that the base is taken from; stable_git: the URL of one."""
-    with Lock(BUILD / 'base'):  # two makes at once
+    """linux: a tree with the base; stable_git: the URL of a stable git tree."""
+    with Lock(BUILD / 'base'):  # against concurrent makes
         if LINUX.exists() or LINUX.is_symlink():
             existing(linux)
             return
-        if TMP.exists():  # an interrupted run's
+        if TMP.exists():  # left by an interrupted run
             shutil.rmtree(TMP)
         free = shutil.disk_usage(BUILD).free
         if free < NEEDED:
             raise KitError(
-                f'the base needs {NEEDED >> 30} GiB of disk in {TOP}, only {free / (1 << 30):.1f} '
-                f'GiB are free'
+                f'the base needs {NEEDED >> 30} GiB of disk in {TOP}, but only '
+                f'{free / (1 << 30):.1f} GiB are free'
             )
         TMP.mkdir()
         try:
@@ -339,7 +339,7 @@ def stable_of_config() -> str:
 def unpack(
     path: str | Path | None, stable: str | None, release: str | None = None
 ) -> tuple[str, str]:
-    """The source in TREE; (its version, where it is from)."""
+    """Unpacks the source into TREE; returns (its version, its origin)."""
     if path:
         source = from_linux(path, release)
     else:
@@ -355,8 +355,8 @@ def make(path: str | None, stable: str | None = None) -> None:
     wanted = pinned()[0]
     if version != wanted:
         say(
-            f'base: note: this is {version}, the series is written on {wanted}: git merges what '
-            'does not apply as it is'
+            f'base: note: this is {version}, the series is based on {wanted}: git merges patches '
+            'that do not apply directly'
         )
     check_sums(
         version, lambda path: (TREE / path).read_bytes() if (TREE / path).is_file() else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Write series/ from the branches of linux/, and BASE's list of the files they touch."""
+"""Writes series/ from the branches of linux/, and BASE with the list of touched files."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from kit.topics import order, parts
 
 
 def put(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
+    """Writes the file atomically."""
     new = path.with_name(f'{path.name}.new')
     new.write_bytes(content)
     os.replace(new, path)
@@ -31,17 +31,16 @@ def main() -> None:
     beyond = git('log', '--format=%h %s', f'refs/heads/{last}..HEAD').splitlines()
     if beyond:
         raise KitError(
-            f'linux/ has commits beyond the branch {last} ({beyond[0]}): they belong to no topic; '
-            f'git -C linux branch -f {last} HEAD, or a new topic in series/order'
+            f'linux/ has commits beyond the branch {last} ({beyond[0]}), which belong to no topic: '
+            f'git -C linux branch -f {last} HEAD, or add a topic to series/order'
         )
     with exported() as (folder, names):
         different = same_bytes(folder, names)
         text = base_text(found[-1][2])
         if changed := series_changed(different):
             raise KitError(
-                f'{changed[0]} has changed since linux/ was made from series/ (git pull, an edit) '
-                f'and export would undo that: '
-                'put series/ back (git stash), export, then merge the two'
+                f'{changed[0]} has changed since linux/ was made from series/ (git pull, an edit), '
+                'and export would undo that: restore series/ (git stash), export, then merge both'
             )
         for topic, files in names.items():
             (SERIES / topic).mkdir(parents=True, exist_ok=True)

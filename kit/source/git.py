@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""git, whatever the user's configuration, and worktrees of linux/."""
+"""git, independent of the user's configuration, and worktrees of linux/."""
 
 import os
 import shutil
@@ -9,13 +9,12 @@ from pathlib import Path
 from kit.paths import LINUX
 from kit.process import Done, Environment, Word, output, result, step
 
-# The fixed identity of commits that the scripts make, so that the same series gives the same commit
-# ids anywhere
+# A fixed identity for commits, so that the same series has the same commit ids everywhere
 COMMITTER = {'name': 'v7.3.y series', 'email': 'series@localhost', 'date': '2026-01-01T00:00:00Z'}
 
-# A user's git configuration must change neither what is applied nor what is exported
+# The user's git configuration must not affect how patches are applied and exported
 GIT_ENV = {
-    # for what git starts in a tree of another owner's, which reads no -c
+    # git's child processes in another owner's tree ignore -c
     'GIT_CONFIG_GLOBAL': str(Path(__file__).with_name('gitconfig')),
     'GIT_CONFIG_NOSYSTEM': '1',
     'GIT_ATTR_NOSYSTEM': '1',
@@ -57,7 +56,7 @@ GIT_SET = [
     'log.showSignature=false',
 ]
 
-# where another one was killed half-way, and is locked
+# also over a locked worktree of a killed git
 OVER_HALF = ['--force', '--force']
 
 
@@ -66,8 +65,7 @@ def git_command(*arguments: Word) -> list[str]:
 
 
 def git_env(**more: str | Path | None) -> Environment:
-    # an outer git (a hook, rebase --exec) exports variables that would redirect ours: None removes
-    # them
+    # removes variables of an outer git (a hook, rebase --exec), which would redirect this git
     return {**{name: None for name in os.environ if name.startswith('GIT_')}, **GIT_ENV, **more}
 
 
@@ -77,7 +75,7 @@ def git(
     env: Environment | None = None,
     stdin: str | None = None,
 ) -> str:
-    """git's stdout in linux/ (or cwd), whatever the user's configuration."""
+    """Runs git in linux/ or cwd, independent of the user's configuration; returns its stdout."""
     return output(
         git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})), stdin=stdin
     )
@@ -89,7 +87,7 @@ def try_git(
     env: Environment | None = None,
     stdin: str | None = None,
 ) -> Done:
-    """The same, however git ends."""
+    """The same, but a failure of git is no error."""
     return result(
         git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})), stdin=stdin
     )
@@ -100,14 +98,14 @@ def prune() -> None:
 
 
 def remove(folder: Path) -> None:
-    """A worktree that is not needed any more."""
+    """Removes a worktree."""
     shutil.rmtree(folder, ignore_errors=True)
     prune()
 
 
 def whole(folder: Path) -> bool:
-    """Is it a work tree whose repository is there and knows it? git would take another one: that of
-    a folder above, or the worktree whose name it had before linux/ was made anew."""
+    """Does the work tree belong to an existing repository that lists it? Otherwise git would use
+    another one: that of a parent folder, or, after linux/ was made again, of another worktree."""
     own = folder / '.git'
     if not own.exists():
         return False
@@ -125,8 +123,8 @@ def is_at(folder: Path, commit: str) -> bool:
 
 
 def check_out(what: str, folder: Path, commit: str) -> None:
-    """Moves a work tree of ours to the commit, whatever was changed in it."""
-    # of a checkout that was killed
+    """Checks out the commit in a work tree and discards changes in it."""
+    # left by a killed checkout
     lock = git('rev-parse', '--git-path', 'index.lock', cwd=folder).strip()
     (folder / lock).unlink(missing_ok=True)
     step(
@@ -138,7 +136,7 @@ def check_out(what: str, folder: Path, commit: str) -> None:
 
 
 def whole_worktree(what: str, folder: Path, commit: str) -> None:
-    """A worktree with all files of the commit; one that is there is moved to it."""
+    """Makes a worktree with all files of the commit, or checks it out in an existing one."""
     if whole(folder):
         if not is_at(folder, commit):
             check_out(f'{what}: checkout', folder, commit)
@@ -146,7 +144,7 @@ def whole_worktree(what: str, folder: Path, commit: str) -> None:
     prune()
     shutil.rmtree(folder, ignore_errors=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # under another name first: an interrupted checkout must not pass for a whole one
+    # under another name first, so that an interrupted checkout is not mistaken for a whole one
     part = folder.with_name('linux.part')
     shutil.rmtree(part, ignore_errors=True)
     step(
@@ -159,7 +157,7 @@ def whole_worktree(what: str, folder: Path, commit: str) -> None:
 
 
 def sparse_worktree(folder: Path, paths: Iterable[str]) -> None:
-    """A worktree of the base with only these files: enough for git am, linux/ stays as it is."""
+    """Makes a worktree of the base with only these files, which is enough for git am."""
     remove(folder)
     git('worktree', 'add', '--quiet', *OVER_HALF, '--no-checkout', '--detach', folder, 'base')
     git(

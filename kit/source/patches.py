@@ -13,7 +13,7 @@ from kit.process import Environment
 from kit.source.git import git, try_git
 from kit.topics import parts, parts_of
 
-Range = tuple[str, str, str]  # topic or posting, the commit below, its last one
+Range = tuple[str, str, str]  # (topic or posting, commit below it, its last commit)
 
 
 def in_folder(part: str) -> list[Path]:
@@ -21,43 +21,43 @@ def in_folder(part: str) -> list[Path]:
 
 
 def patch_files(name: str) -> list[Path]:
-    """The patches of a topic, or of one posting (TOPIC/NN-POSTING), in the order they apply."""
+    """The patches of a topic or posting (TOPIC/NN-POSTING), in the order in which they apply."""
     if '/' in name:
         return in_folder(name)
     return [path for part in parts_of(name) for path in in_folder(part)]
 
 
 def strays(topic: str) -> list[Path]:
-    """Patches beside the postings of a topic: no branch has them."""
+    """Patches in a topic's folder that belong to no posting."""
     return in_folder(topic) if parts_of(topic) != [topic] else []
 
 
 def ranges() -> list[Range]:
-    """[(part, from, to)] of the branches in linux/, one for each topic or posting, which must be
+    """[(part, from, to)] of the branches in linux/, one for each topic or posting. They must be
     stacked in the order of series/order."""
     result, below = [], 'base'
     for topic in parts():
         branch = f'refs/heads/{topic}'
         if try_git('rev-parse', '-q', '--verify', branch).returncode:
             raise KitError(
-                f"linux/ has no branch {topic}: create it on its first commit's parent, or take "
-                f'it out of series/order'
+                f"linux/ has no branch {topic}: create it on its first commit's parent, or remove "
+                f'it from series/order'
             )
         if try_git('merge-base', '--is-ancestor', below, branch).returncode:
             raise KitError(
                 f'branch {topic} does not stand on {below.removeprefix("refs/heads/")}: '
-                f'rebase it there (series/order is the order)'
+                f'rebase it there (see series/order)'
             )
         if git('rev-list', '--merges', '-n1', f'{below}..{branch}'):
             raise KitError(
-                f'branch {topic} has a merge commit: rebase it, a series is a line of patches'
+                f'branch {topic} has a merge commit: rebase it, as a series must be linear'
             )
         result.append((topic, below, branch))
         below = branch
     return result
 
 
-# what a user's configuration could change of a patch's bytes
+# settings of a user that could change a patch's bytes
 SETTINGS = """
 diff.suppressBlankEmpty=false diff.noprefix=false diff.mnemonicPrefix=false diff.relative=false
 diff.orderFile=/dev/null diff.statGraphWidth=0 diff.ignoreSubmodules=none diff.dirstat=
@@ -76,13 +76,13 @@ OPTIONS = """
 def format_patches(
     first: str, last: str, folder: Path, *more: str, env: Environment | None = None
 ) -> None:
-    """The commits of a range as files whose bytes depend on nothing but the commits."""
+    """Writes a range of commits as files whose bytes depend only on the commits."""
     settings = [word for setting in SETTINGS for word in ('-c', setting)]
     git(*settings, 'format-patch', *OPTIONS, '-o', folder, *more, f'{first}..{last}', env=env)
 
 
 def write_series(folder: Path, parts: Sequence[Range]) -> dict[str, list[str]]:
-    """series/'s patches as they would be exported, into a folder; {part: [names]}."""
+    """Exports the patches into a folder instead of series/; returns {part: [names]}."""
     result = {}
     for topic, first, last in parts:
         target = Path(folder) / topic
@@ -93,7 +93,7 @@ def write_series(folder: Path, parts: Sequence[Range]) -> dict[str, list[str]]:
 
 
 def digest(topic: str) -> str:
-    """One number for the patches of a topic or posting."""
+    """A digest of the patches of a topic or posting."""
     total = hashlib.sha256()
     for path in patch_files(topic):
         content = path.read_bytes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""BASE: the release that the series is based on, and checksums of the files that it touches."""
+"""BASE: the release on which the series is based, and checksums of the files that it touches."""
 
 import hashlib
 import re
@@ -10,15 +10,15 @@ from kit.paths import TOP
 from kit.process import say
 from kit.source.git import git, try_git
 
-Reader = Callable[[str], bytes | None]  # of a file's content
+Reader = Callable[[str], bytes | None]  # returns a file's content
 
-# The touched files of the release in BASE, if linux/'s base is another one, and the series on them:
-# what git merges with, and does not collect as garbage
+# If linux/ has another base: the touched files of the release in BASE, and the series on top. git
+# needs them to merge; the references protect them from garbage collection.
 PINNED, PREIMAGES = 'refs/series/pinned', 'refs/series/preimages'
 
 
 def version_of(makefile: str) -> str:
-    """7.3.4 from the text of the kernel's Makefile; the empty string when it is none."""
+    """The version, such as 7.3.4, in the text of a kernel's Makefile; empty if it has none."""
     value: dict[str, str] = dict(
         re.findall(r'^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *=[ \t]*(\S*)', makefile, re.M)
     )
@@ -30,7 +30,7 @@ def version_of(makefile: str) -> str:
 
 
 def pinned() -> tuple[str, dict[str, str]]:
-    """What BASE pins: the version, and {path: SHA-256}."""
+    """The version and {path: SHA-256} in BASE."""
     try:
         text = (TOP / 'BASE').read_text()
     except OSError as error:
@@ -44,19 +44,19 @@ def pinned() -> tuple[str, dict[str, str]]:
 
 
 def mainline() -> str:
-    """7.3 of 7.3.4: the series is of its releases."""
+    """The series' X.Y, such as 7.3 for 7.3.4."""
     return '.'.join(pinned()[0].split('.')[:2])
 
 
 def base_file(path: str, commit: str = 'base') -> bytes | None:
-    """A file's bytes in a commit, None where it is absent."""
+    """A file's bytes in a commit; None if it is absent."""
     done = try_git('cat-file', 'blob', f'{commit}:{path}')
     return None if done.returncode else done.stdout.encode('utf-8', 'surrogateescape')
 
 
 def check_sums(version: str, read: Reader) -> None:
-    """The files that the series touches must be those it is written on; for another 7.3.y `git am`
-    decides."""
+    """Raises an error if touched files differ from those in BASE. On another release it only prints
+    a note, and `git am` merges."""
     wanted, sums = pinned()
     for path, digest in sums.items():
         content = read(path)
@@ -65,7 +65,7 @@ def check_sums(version: str, read: Reader) -> None:
         what = (
             'is missing from the base'
             if content is None
-            else 'is not the one the series is written on (SHA-256 in BASE)'
+            else 'is not the one the series is based on (SHA-256 in BASE)'
         )
         if version == wanted:
             raise KitError(f'{path} {what}: get an unaltered Linux {wanted}')
@@ -73,7 +73,7 @@ def check_sums(version: str, read: Reader) -> None:
 
 
 def as_pinned(read: Reader) -> dict[str, bytes] | None:
-    """{path: bytes} of all files that BASE lists, or None when one is not the one meant."""
+    """{path: bytes} of all files in BASE; None if a checksum differs."""
     found = {}
     for path, digest in pinned()[1].items():
         content = read(path)
@@ -84,7 +84,7 @@ def as_pinned(read: Reader) -> dict[str, bytes] | None:
 
 
 def tag_of(version: str) -> str:
-    """v7.4 of 7.4.0, as there is no v7.4.0."""
+    """The tag of a version: v7.4 for 7.4.0, as there is no v7.4.0."""
     return f'v{version.removesuffix(".0") if version.count(".") == 2 else version}'
 
 
@@ -96,7 +96,7 @@ def touched(first: str, last: str, *more: str) -> list[str]:
 
 
 def base_text(last: str) -> str:
-    """BASE for a series that ends with this commit."""
+    """The text of BASE for a series that ends with this commit."""
     sums = [
         (hashlib.sha256(content).hexdigest(), path)
         for path in touched('base', last)

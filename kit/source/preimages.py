@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""linux/ of another release than the series is written on: what git needs to merge the patches.
+"""Files that git needs to merge patches if linux/ is another release than the series is based on.
 
-`git am --3way` merges with the files that a patch was made of: those of the release in BASE, and
-those that the patches before it have made of them. find() brings the first into linux/, as a commit
-of the touched files alone; preimages() of kit/source/apply.py makes the others by applying the
-series.
+`git am --3way` merges with the versions of files that a patch was made from: those of the release
+in BASE, and those that earlier patches produce. find() adds the former to linux/, as a commit with
+only the touched files. preimages() in kit/source/apply.py makes the latter by applying the series.
 """
 
 import shutil
@@ -32,11 +31,11 @@ def blob(commit: str, folder: Path) -> Reader:
 
 
 def from_stable(url: str) -> Files | None:
-    """Only these files are fetched, where the server allows that."""
+    """Fetches only these files, if the server supports that."""
     git('init', '-q', TMP / 'git', cwd=TMP)
     git('remote', 'add', 'origin', url, cwd=TMP / 'git')
     tag, paths = tag_of(pinned()[0]), list(pinned()[1])
-    # as the user, whose configuration knows the way
+    # with the user's configuration
     if step(
         f'fetch files of {tag}',
         [
@@ -71,7 +70,7 @@ def from_stable(url: str) -> Files | None:
 def sources(
     linux: str | None, stable: str | None, package: Reader | None
 ) -> Iterator[tuple[str, Callable[[], Files | None]]]:
-    """Where the files may be, nearest first."""
+    """The possible sources of the files, nearest first."""
     if linux and (Path(linux).expanduser() / '.git').exists():
         folder, tag = Path(linux).expanduser().resolve(), tag_of(pinned()[0])
         yield f'{tag} of {folder}', lambda: as_pinned(blob(tag, folder))
@@ -82,7 +81,7 @@ def sources(
 
 
 def find(linux: str | None, stable: str | None = None, package: Reader | None = None) -> None:
-    """Brings the files into linux/, unless they are there; package: reads one of Debian's."""
+    """Adds the files to linux/ if they are missing; package: a reader of Debian's package."""
     if not pinned()[1] or as_pinned(lambda path: base_file(path, PINNED)):
         return
     shutil.rmtree(TMP, ignore_errors=True)
@@ -96,13 +95,13 @@ def find(linux: str | None, stable: str | None = None, package: Reader | None = 
     finally:
         shutil.rmtree(TMP, ignore_errors=True)
     say(
-        f'base: note: no source has the files of {pinned()[0]}, so git cannot merge: LINUX= a git '
-        f'tree with the tag {tag_of(pinned()[0])}'
+        f'base: note: no source has the files of {pinned()[0]}, so git cannot merge: set LINUX= to '
+        f'a git tree with the tag {tag_of(pinned()[0])}'
     )
 
 
 def keep(files: Files) -> None:
-    """A commit of these files alone."""
+    """Commits only these files."""
     for path, content in files.items():
         (TMP / 'files' / path).parent.mkdir(parents=True, exist_ok=True)
         (TMP / 'files' / path).write_bytes(content)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """python3 -m kit rebase TREE|VERSION: moves the series onto another release of Linux.
 
-TREE is a git tree (the release that its HEAD stands on) or an unpacked one. VERSION is X.Y.Z, or
-X.Y for its newest; it is looked for in the tree of --linux, the stable git tree, Debian's package.
+TREE is an unpacked tree, or a git tree, in which the newest release below HEAD is used. VERSION is
+X.Y.Z, or X.Y for its newest X.Y.Z. It is looked up in the tree of --linux, the stable git tree and
+Debian's package, in this order.
 
-linux/ must be what series/ describes. The topics' branches are rebased with git, a patch whose
-change is there already is dropped and named, and series/ and BASE are written as by `make export`.
-A conflict stops in an ordinary `git rebase`: resolve it, `git rebase --continue`, `make export`.
+linux/ must correspond to series/. git rebases the topics' branches. Patches that the release
+already contains are dropped and named. Then series/ and BASE are written, as by `make export`. A
+conflict stops in an ordinary `git rebase`: resolve it, `git rebase --continue`, `make export`.
 """
 
 import re
@@ -26,12 +27,12 @@ from kit.source.pinned import mainline, pinned, tag_of, version_of
 from kit.source.state import busy, corresponds, uncommitted
 from kit.topics import order, parts
 
-# the bases of the last rebase: git keeps both
+# the bases of the last rebase; the references protect them from garbage collection
 NEXT, BEFORE = 'refs/series/next', 'refs/series/before'
 
 
 def release_of(path: Path) -> str:
-    """The release that a tree's HEAD stands on; of one without tags what its Makefile says."""
+    """The newest release below a tree's HEAD; without tags, the version in its Makefile."""
     found = try_git(
         '--no-optional-locks',
         'describe',
@@ -46,9 +47,9 @@ def release_of(path: Path) -> str:
     ).stdout.strip()
     if found:
         found = found.removeprefix('v')
-        return found if found.count('.') > 1 else f'{found}.0'  # no release after it
+        return found if found.count('.') > 1 else f'{found}.0'  # exactly this one
     if not (path / 'Makefile').is_file():
-        raise KitError(f'{path}: no Makefile there: give a tree of Linux')
+        raise KitError(f'{path}: no Makefile there: give a Linux tree')
     return version_of((path / 'Makefile').read_text())
 
 
@@ -63,7 +64,7 @@ def asked(wanted: str, linux: str | None) -> tuple[str, str | Path | None]:
 
 
 def fetched(release: str, path: str | Path | None, stable: str | None) -> tuple[str, str]:
-    """The release as a commit in linux/; (commit, version)."""
+    """Adds the release as a commit to linux/; returns (commit, version)."""
     shutil.rmtree(base.TMP, ignore_errors=True)
     base.TMP.mkdir(parents=True)
     try:
@@ -82,7 +83,7 @@ def fetched(release: str, path: str | Path | None, stable: str | None) -> tuple[
 
 
 def upstream_already(commit: str, subjects: Sequence[str]) -> list[tuple[str, str]]:
-    """[(topic, subject)] of patches whose change the commit has: taken back they apply to it."""
+    """[(topic, subject)] of patches that the commit contains: reverting them would succeed."""
     env = {'GIT_INDEX_FILE': str(BUILD / 'rebase.index')}
     patches = [path for topic in order() for path in patch_files(topic)]
     git('read-tree', commit, env=env)
@@ -97,7 +98,7 @@ def upstream_already(commit: str, subjects: Sequence[str]) -> list[tuple[str, st
 
 
 def check() -> None:
-    """Nothing in linux/ may get lost, and nothing may be in the way."""
+    """Raises an error if linux/ holds work, or is not what series/ describes."""
     if not (LINUX / '.git').exists():
         raise KitError('no linux/ here: make tree')
     if not corresponds():
@@ -111,7 +112,7 @@ def main(target: str, linux: str | None = None, stable_git: str | None = None) -
         check()
         commit, version = fetched(*asked(target, linux), stable_git)
         if commit == git('rev-parse', 'base^{commit}').strip():
-            raise KitError(f'linux/ stands on this Linux {version} already')
+            raise KitError(f'linux/ is based on this Linux {version} already')
         subjects = all_subjects()
         for topic, subject in upstream_already(commit, subjects):
             say(f'rebase: {topic}: "{subject}" is in {tag_of(version)} already')
@@ -120,14 +121,15 @@ def main(target: str, linux: str | None = None, stable_git: str | None = None) -
 
 
 def all_subjects() -> list[str]:
-    """Of the patches, in the order they apply."""
+    """The subjects of all patches, in the order in which they apply."""
     return git('log', '--reverse', '--format=%s', f'base..{ranges()[-1][2]}').splitlines()
 
 
 def rebase(commit: str, version: str, subjects: Sequence[str]) -> None:
-    """All branches, as they are stacked; the tag first, as the user may have to go on alone."""
+    """Rebases the stacked branches. Moves the tag first, as the user may have to continue by
+    hand."""
     before = git('rev-parse', 'base^{commit}').strip()
-    # what was resolved once is resolved again
+    # git reuses recorded resolutions
     git('config', 'rerere.enabled', 'true')
     git('config', 'rerere.autoUpdate', 'true')
     git('update-ref', BEFORE, before)
@@ -165,7 +167,7 @@ def rebase(commit: str, version: str, subjects: Sequence[str]) -> None:
 
 
 def stopped(text: str, before: str) -> NoReturn:
-    """One line on what to do now."""
+    """Raises an error that explains how to continue or abort."""
     where = (
         re.findall(r'^CONFLICT .* in (\S+)$', text, re.M)
         or git('diff', '--name-only', '--diff-filter=U').splitlines()

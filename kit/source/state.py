@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compares linux/ with series/, and protects work that only one of them has."""
+"""Compares linux/ with series/, and protects work that exists in only one of them."""
 
 import contextlib
 import shutil
@@ -13,15 +13,15 @@ from kit.source.patches import digest, patch_files, ranges, write_series
 from kit.source.pinned import base_file
 from kit.topics import parts
 
-# Kept by `tree` and `export`: what linux/ and series/ were when they last were the same
+# Written by `tree` and `export`: the state of linux/ and series/ when they last corresponded
 STATE = LINUX / '.git' / 'series-state'
-# The commits that `tree` has made of series/ last, on the branches or not yet
+# The commits that `tree` last made from series/, even if the branches do not have them yet
 MADE = 'refs/series/made'
 
 
 @contextlib.contextmanager
 def exported() -> Iterator[tuple[Path, dict[str, list[str]]]]:
-    """A fresh folder with what `make export` would write now, and its names."""
+    """A new folder with the files that `make export` would write, and their names."""
     with Lock(BUILD / 'export'):
         folder = BUILD / 'export' / 'series'
         shutil.rmtree(folder, ignore_errors=True)
@@ -30,8 +30,7 @@ def exported() -> Iterator[tuple[Path, dict[str, list[str]]]]:
 
 
 def same_bytes(folder: Path, names: dict[str, list[str]]) -> list[str]:
-    """Does series/ hold exactly these patches? The names of those that differ, none when it
-    does."""
+    """The names of patches in series/ that differ from these; empty if all are the same."""
     different = []
     for topic, files in names.items():
         old = {path.name: path for path in patch_files(topic)}
@@ -51,7 +50,7 @@ def save_state() -> None:
 
 
 def load_state() -> dict[str, tuple[str, str]]:
-    """{part: (commit, digest of its patches)} when linux/ and series/ last were the same."""
+    """{part: (commit, digest of its patches)} when linux/ and series/ last corresponded."""
     try:
         return {
             topic: (commit, number)
@@ -62,14 +61,14 @@ def load_state() -> dict[str, tuple[str, str]]:
 
 
 def series_changed(different: Sequence[str]) -> list[str]:
-    """Those of the differing files whose topic has changed in series/ (git pull, an edit) since
-    linux/ was made from it."""
+    """The differing files whose topic changed in series/ (git pull, an edit) since linux/ was made
+    from it."""
     changed = {topic for topic, (_, number) in load_state().items() if number != digest(topic)}
     return [name for name in different if name[len('series/') :].rpartition('/')[0] in changed]
 
 
 def busy() -> str:
-    """An unfinished git operation in linux/, in words."""
+    """The name of an unfinished git operation in linux/, or an empty string."""
     for name, words in (
         ('rebase-merge', 'git rebase'),
         ('rebase-apply', 'git am or rebase'),
@@ -84,7 +83,7 @@ def busy() -> str:
 
 
 def uncommitted() -> list[str]:
-    """Files of linux/ that git does not hold as they are."""
+    """Files of linux/ with uncommitted changes, and untracked files."""
     return [
         line[3:]
         for line in git(
@@ -94,14 +93,13 @@ def uncommitted() -> list[str]:
 
 
 def half_checked_out(name: str) -> bool:
-    """Is this file as in the commits that `tree` has made? Then one that was killed wrote it."""
+    """Is the file the same as in the commits of `tree`? Then a killed `tree` wrote it."""
     path = LINUX / name
     return path.is_file() and path.read_bytes() == base_file(name, MADE)
 
 
 def own_work() -> str:
-    """One line on what linux/ holds that series/ does not and that must not be lost; '' when
-    nothing."""
+    """One line about work in linux/ that series/ lacks and that must not be lost, or ''."""
     if busy():
         return f'a {busy()} is under way in linux/: finish or abort it'
     head = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
@@ -118,11 +116,11 @@ def own_work() -> str:
         and commit not in known
         and not git('for-each-ref', '--contains', commit, 'refs/heads', MADE).strip()
     ):
-        return 'linux/ has a detached HEAD with commits on no branch: give them a branch'
+        return 'linux/ has a detached HEAD with commits on no branch: create a branch for them'
     if head and head not in names and head not in state and commit not in known:
         return f'linux/ is on the branch {head}, which is no topic: check out {names[-1]}'
     if different:
-        # a rebase that changed nothing but commit ids is no work
+        # a rebase that only changed commit ids is no work
         if not any(
             try_git('rev-parse', '-q', '--verify', f'refs/heads/{name}').returncode
             for name in names
@@ -132,8 +130,8 @@ def own_work() -> str:
                     different = []
     if different:
         return (
-            f'linux/ has commits that series/ has not (branch {", ".join(different)}): make '
-            f'export, or take them back'
+            f'linux/ has commits that series/ lacks (branch {", ".join(different)}): make '
+            f'export, or remove them'
         )
     files = [name for name in uncommitted() if not half_checked_out(name)]
     if files:
@@ -145,7 +143,7 @@ def own_work() -> str:
 
 
 def elsewhere() -> str:
-    """What linux/ has checked out, in words, unless it is the last commit of the last topic."""
+    """The branch or commit checked out in linux/; empty if it is the last commit of the series."""
     tip = try_git('rev-parse', '-q', '--verify', f'refs/heads/{parts()[-1]}').stdout
     commit = git('rev-parse', 'HEAD')
     branch = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
@@ -153,7 +151,8 @@ def elsewhere() -> str:
 
 
 def corresponds() -> bool:
-    """Is linux/ what series/ describes, the last topic checked out, whatever is uncommitted?"""
+    """Is linux/ what series/ describes, with the last topic checked out? Ignores uncommitted
+    changes."""
     head = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
     if busy() or head != parts()[-1]:
         return False
@@ -175,7 +174,7 @@ def branches() -> dict[str, str]:
 
 
 def unchanged() -> bool:
-    """Are the branches and series/ what they were when they last were the same?"""
+    """Are the branches and series/ unchanged since they last corresponded?"""
     names, state, tips = parts(), load_state(), branches()
     return list(state) == names and all(
         state[name] == (tips.get(name), digest(name)) for name in names

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Make linux/ what series/ describes: the base and one branch per topic or posting.
+"""Makes linux/ what series/ describes: the base and one branch per topic or posting.
 
-`make tree` insists: it is an error when linux/ holds work that series/ does not. What run, test and
-other verbs stand on (keep) leaves such a linux/ as it is and says so. Those that take a tree of the
-user's, too, also leave another commit of series/ checked out (stay).
+`make tree` fails if linux/ holds work that series/ lacks. Other verbs (keep) use such a linux/ as
+it is and print a note. Verbs that also accept the user's own tree (stay) use any checked-out commit
+of series/, too.
 """
 
 from kit.errors import KitError
@@ -34,7 +34,7 @@ def main(keep: bool = False, stay: bool = False) -> None:
 
 
 def synchronize(keep: bool, stay: bool) -> None:
-    """See above; one at a time."""
+    """See above; the caller holds the lock."""
     last = parts()[-1]
     if corresponds():
         files = uncommitted()
@@ -56,10 +56,10 @@ def synchronize(keep: bool, stay: bool) -> None:
         say(f'tree: linux/ is used as it is, at {elsewhere()}; `make tree` goes back to {last}')
         return
     tips = applied()
-    # nothing of linux/ is lost by this: own_work() found all of it in series/ as it was, and git
-    # refuses to overwrite files unless a killed `tree` has written all that is uncommitted: asked
-    # again here, as applying takes time for an edit. If this one is killed on the way, the commits
-    # are known.
+    # This loses nothing: own_work() found all commits in series/, and git refuses to overwrite
+    # files. Only if a killed `tree` wrote all uncommitted files, --force is used. That is checked
+    # again here, as the user may have edited files meanwhile. MADE names the commits in case this
+    # process is killed.
     files = uncommitted()
     force = ['--force'] if files and all(map(half_checked_out, files)) else []
     git('update-ref', MADE, tips[last])
@@ -67,7 +67,7 @@ def synchronize(keep: bool, stay: bool) -> None:
     if done.returncode:
         raise KitError(f'{done.stderr.strip().splitlines()[0]} (git checkout in linux/)')
     old = [topic for topic in load_state() if topic not in tips]
-    # first, as TOPIC and TOPIC/NN-POSTING cannot both be
+    # deleted first, as branches TOPIC and TOPIC/NN-POSTING cannot coexist
     git('update-ref', '--stdin', stdin=''.join(f'delete refs/heads/{name}\n' for name in old))
     git(
         'update-ref',

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""run, test and shell with --linux: a git tree of the user's, as it is, in the place of the series.
+"""run, test and shell with --linux: use the user's git tree instead of the series.
 
-The tree is only read: a clone below build/ gets its HEAD and what is uncommitted, and is built out
-of tree. "patched" is that; "base" is --base or the newest v7.3.y release that HEAD stands on.
+The tree is only read. A clone below build/ gets its HEAD and uncommitted changes, and is built out
+of tree: this is "patched". "base" is --base, or the newest v7.3.y release below HEAD.
 """
 
 import re
@@ -19,12 +19,12 @@ from kit.source.pinned import mainline, version_of
 
 
 def read(path: Path, *words: Word) -> Done:
-    """git's answer in the user's tree, which stays as it is."""
+    """Runs git in the user's tree without changing it."""
     return try_git('--no-optional-locks', *words, cwd=path)
 
 
 def merge_base(path: Path, named: str | None) -> str:
-    """What "base" is: the commit of that name, or the newest release below HEAD."""
+    """The "base": the named commit, or the newest release below HEAD."""
     if not named:
         found = read(
             path,
@@ -38,7 +38,7 @@ def merge_base(path: Path, named: str | None) -> str:
             'HEAD',
         )
         named = found.stdout.strip() or fail(
-            f'LINUX={path} stands on no v{mainline()}.y tag: say BASE=commit'
+            f'LINUX={path} has no v{mainline()}.y tag below HEAD: give BASE=commit'
         )
     found = read(path, 'merge-base', 'HEAD', named)
     if found.returncode:
@@ -47,14 +47,14 @@ def merge_base(path: Path, named: str | None) -> str:
 
 
 def clone(path: Path, folder: Path, commit: str) -> None:
-    """The commit in a clone that shares the user's objects."""
+    """Checks out the commit in a clone that shares the user's objects."""
     if not whole(folder):
         shutil.rmtree(folder, ignore_errors=True)
         folder.parent.mkdir(parents=True, exist_ok=True)
         git('clone', '-q', '--shared', '--no-checkout', path, folder, cwd=path)
     git('config', 'remote.origin.url', path, cwd=folder)
     git('fetch', '-q', 'origin', '+HEAD:refs/own/head', cwd=folder)
-    # of a checkout that was killed, there is no index yet or a lock
+    # a killed checkout leaves no index, or a lock
     if (
         not is_at(folder, commit)
         or not (folder / '.git/index').exists()
@@ -64,7 +64,7 @@ def clone(path: Path, folder: Path, commit: str) -> None:
 
 
 def copy_uncommitted(path: Path, folder: Path) -> None:
-    """What git status says of the user's tree, in the clone too; nothing when it is there."""
+    """Copies uncommitted changes of the user's tree to the clone, unless it has them."""
     if state(path) == state(folder):
         return
     git('reset', '-q', '--hard', cwd=folder)
@@ -80,20 +80,20 @@ def copy_uncommitted(path: Path, folder: Path) -> None:
 
 
 def known(linux: str, what: str) -> tuple[Path, str, str]:
-    """(path, version, HEAD) of the user's tree; what: words for what is wanted."""
+    """(path, version, HEAD) of the user's tree; what: the expected tree, for errors."""
     path = Path(linux).expanduser().resolve()
     top = read(path, 'rev-parse', '--show-toplevel').stdout.strip() if path.is_dir() else ''
     if not top or Path(top).resolve() != path:
-        raise KitError(f'LINUX={linux}: give the top of {what}')
+        raise KitError(f'LINUX={linux}: give the top folder of {what}')
     version = version_of(read(path, 'show', 'HEAD:Makefile').stdout)
     if not version:
-        raise KitError(f'LINUX={path}: its HEAD is no Linux')
+        raise KitError(f'LINUX={path}: its HEAD is not Linux')
     return path, version, read(path, 'rev-parse', 'HEAD').stdout.strip()
 
 
 def dirty(path: Path) -> str:
     return (
-        ' and what is uncommitted'
+        ' and uncommitted changes'
         if re.search(r'\S', read(path, 'status', '--porcelain').stdout)
         else ''
     )
@@ -105,7 +105,7 @@ def alone() -> Tree:
 
 
 def use_alone(linux: str) -> Tree:
-    """A tree of any version, to be built and booted; there is no base."""
+    """Prepares a tree of any version, without a base."""
     path, version, head = known(linux, 'a git tree of Linux')
     with Lock(BUILD / 'own'):
         clone(path, BUILD / 'own/linux', head)
@@ -115,7 +115,7 @@ def use_alone(linux: str) -> Tree:
 
 
 def use(linux: str, commit: str | None = None) -> Trees:
-    """The tree at this path, to be built and booted; commit: what "base" is."""
+    """Prepares the tree at this path; commit: the "base"."""
     path, version, head = known(linux, f'a git tree of Linux {mainline()}.y')
     below = merge_base(path, commit)
     with Lock(BUILD / 'own'):
@@ -124,5 +124,5 @@ def use(linux: str, commit: str | None = None) -> Trees:
         copy_uncommitted(path, BUILD / 'own/linux')
     count = git('rev-list', '--count', f'{below}..{head}', cwd=path).strip()
     say(f'{path}: Linux {version}, {count} commits above {below[:12]}{dirty(path)}')
-    # the series' tree goes on to give the programs that this one lacks
+    # linux/ provides programs that this tree lacks
     return Trees(Tree('base', BUILD / 'own-base', begins_as=alone()), alone(), PATCHED)

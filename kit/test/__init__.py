@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests in guests: which boots, and what their output means."""
+"""Tests in guests: their boots and the meaning of their output."""

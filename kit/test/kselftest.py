@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""python3 -m kit test --kselftest SUITE[:PROGRAM] [--linux PATH]: upstream's selftests in a guest,
-of any tree; no topic is involved.
+"""python3 -m kit test --kselftest SUITE[:PROGRAM] [--linux PATH]: runs upstream's selftests of any
+tree in a guest, independent of topics.
 
-The kernel is built with the suite's own `config`. Without PROGRAM the guest runs everything that
+The kernel is built with the suite's own `config`. Without PROGRAM, the guest runs all programs that
 `make run_tests` of the suite runs.
 """
 
@@ -26,26 +26,26 @@ from kit.test import results, verdict
 from kit.test.verdict import closing
 from kit.vm import guest
 
-# what `make run_tests` runs; the rest is built and kept beside it
+# RUN: variables with the programs of `make run_tests`. MADE: built files. KEPT: source files
 RUN = ('TEST_GEN_PROGS', 'TEST_CUSTOM_PROGS', 'TEST_PROGS')
 MADE = ('TEST_GEN_PROGS', 'TEST_GEN_PROGS_EXTENDED', 'TEST_GEN_FILES', 'TEST_CUSTOM_PROGS')
 KEPT = ('TEST_PROGS', 'TEST_PROGS_EXTENDED', 'TEST_FILES')
-INTERPRETERS = {'sh', 'ash', 'busybox'}  # that the guest has
-SECONDS = 45  # kselftest's own limit of a program, unless its suite's `settings` say otherwise
-PATIENCE = 10  # an emulated CPU is slower
-SKIPS = (Skip('', 'the program says why'),)
+INTERPRETERS = {'sh', 'ash', 'busybox'}  # those in the guest
+SECONDS = 45  # kselftest's default limit per program; a suite's `settings` override it
+PATIENCE = 10  # multiplies limits, as an emulated CPU is slower
+SKIPS = (Skip('', 'the program gives the reason'),)
 
 
 Packed = dict[str, dict[str, Path]]  # {suite: {name in it: file}}
 
 
 def parser_tree() -> Path:
-    """linux/, which has a parser of KTAP, or the only tree that is there."""
+    """The tree with the KTAP parser: linux/, or the user's tree without it."""
     return LINUX if (LINUX / 'Makefile').exists() else user_tree.alone().linux
 
 
 def asked(text: str, tree: Tree) -> dict[str, set[str]]:
-    """{suite: {programs}} of words SUITE[:PROGRAM]; no program: all."""
+    """{suite: {programs}} from words SUITE[:PROGRAM]; an empty set means all programs."""
     found: dict[str, set[str]] = {}
     for word in text.replace(',', ' ').split():
         suite, _, program = word.strip('/').partition(':')
@@ -56,12 +56,12 @@ def asked(text: str, tree: Tree) -> dict[str, set[str]]:
 
 
 def folder_of(machine: Machine, tree: Tree) -> Path:
-    """Where the suites are built."""
+    """The folder in which suites are built."""
     return tree.root / 'build' / f'{machine.arch}-kselftest'
 
 
 class Suite:
-    """A suite's folder in the tree, and what is built of it."""
+    """A suite's folder in the tree, and its built files."""
 
     def __init__(self, machine: Machine, tree: Tree, name: str) -> None:
         self.machine, self.tree, self.name = machine, tree, name
@@ -74,7 +74,7 @@ class Suite:
         return suite_command(self.machine, self.tree, self.name, self.top, *goals)
 
     def read_lists(self) -> dict[str, list[str]]:
-        """{variable of its Makefile: names}"""
+        """{variable of the suite's Makefile: names}"""
         names = dict.fromkeys((*MADE, *KEPT))
         rule = '; '.join(f"echo 'list {name} $({name})'" for name in names)
         command, env = self.command(f'--eval=kit-lists: ; @{rule}', 'kit-lists')
@@ -86,11 +86,12 @@ class Suite:
         }
 
     def programs(self) -> list[str]:
-        """What is run of the whole suite."""
+        """The programs that a run of the whole suite runs."""
         return list(dict.fromkeys(name for each in RUN for name in self.lists[each]))
 
     def goals(self, wanted: set[str]) -> list[Word]:
-        """Of programs that are compiled only these; a script may call any."""
+        """The goals of make: only the wanted programs if all are compiled; scripts may call any
+        other."""
         compiled = {name for each in MADE for name in self.lists[each]}
         known = compiled | {name for each in KEPT for name in self.lists[each]}
         for name in sorted(wanted - known):
@@ -103,7 +104,8 @@ class Suite:
         return ['-k', 'all']
 
     def build(self, goals: Sequence[Word]) -> None:
-        """Builds; what cannot be built is not there then, nor anything of other sources."""
+        """Builds the goals. Programs that fail to build, or were built from other sources, are
+        absent afterwards."""
         stamp = stamp_of(self.machine, self.name, sources_of(self.machine, self.tree))
         mark = self.made / '.stamp'
         if not mark.exists() or mark.read_text() != stamp:
@@ -118,10 +120,10 @@ class Suite:
             env=env,
             check=False,
         ):
-            say(f'selftests/{self.name} was not built whole: {shown(self.log)}')
+            say(f'selftests/{self.name} was not built completely: {shown(self.log)}')
 
     def files(self) -> dict[str, Path]:
-        """{name: path} of all that is there."""
+        """{name: path} of all existing files."""
         found: dict[str, Path] = {}
         for names, folder in (MADE, self.made), (KEPT, self.source):
             for name in (each for key in names for each in self.lists[key]):
@@ -137,7 +139,7 @@ class Suite:
         return found
 
     def seconds(self) -> int:
-        """How long a program may take; 0: without a limit."""
+        """The time limit of a program in seconds; 0 means no limit."""
         settings = self.source / 'settings'
         text = settings.read_text() if settings.is_file() else ''
         found = re.search(r'^timeout=(\d+)$', text, re.M)
@@ -145,7 +147,7 @@ class Suite:
 
 
 def lacks(path: Path) -> str:
-    """The interpreter that a script needs and the guest has not."""
+    """The interpreter that a script needs and the guest lacks."""
     with open(path, 'rb') as file:
         first = file.readline(200)
     if not first.startswith(b'#!'):
@@ -166,7 +168,7 @@ def command_of(suite: Suite, name: str) -> str:
 def tests_of(
     suite: Suite, wanted: set[str], files: dict[str, Path]
 ) -> tuple[list[Test], dict[str, str]]:
-    """(tests, {program: why it cannot be run})"""
+    """(tests, {program: reason why it cannot run})"""
     tests: list[Test] = []
     names, cannot = sorted(wanted) or suite.programs(), {}
     if not names:
@@ -191,7 +193,7 @@ def tests_of(
 
 
 def pack(path: Path, suites: Packed) -> Path:
-    """suites: {name: {name in it: file}}, as an archive for the guest."""
+    """Writes an archive for the guest; suites: {name: {name within the suite: file}}."""
     part = path.with_suffix('.part')
     with tarfile.open(part, 'w') as archive:
         for suite, files in suites.items():
@@ -204,7 +206,7 @@ def pack(path: Path, suites: Packed) -> Path:
 def prepared(
     machine: Machine, tree: Tree, wanted: dict[str, set[str]]
 ) -> tuple[list[Test], dict[str, str], Path]:
-    """(tests, {program: why it cannot be run}, the archive)"""
+    """(tests, {program: reason why it cannot run}, archive)"""
     top = folder_of(machine, tree)
     tests: list[Test] = []
     cannot: dict[str, str] = {}
@@ -229,7 +231,7 @@ def main(
     iommu: str = '',
     tell: Callable[[results.Ended], object] | None = None,
 ) -> int:
-    """tell: is given what the tests gave; returns the exit status."""
+    """Returns the exit status; tell is called with the results."""
     machine, tree = model.machine(arch), user_tree.use_alone(linux) if linux else PATCHED
     wanted = asked(kselftest, tree)
     tests, cannot, archive = prepared(machine, tree, wanted)
@@ -238,7 +240,7 @@ def main(
     if not tests:
         raise KitError('nothing to run')
     image = kernel.build(machine, f'{flavour}@{",".join(sorted(wanted))}', tree)
-    # a program ends by its own limit before the guest is lost by this one
+    # longer than any program's limit, so that the guest is not lost first
     seconds = [test.timeout for test in tests]
     limits = Limits(silence=max(seconds) + 60 if all(seconds) else 3600, total=7200)
     options = Options(cpus=cpus, iommu=iommu, append=guest.PATIENT, limits=limits)

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The guests that `make test` boots: what the topics ask for, asked for in the same way booted
-once.
+"""The guests that `make test` boots: the boots of all topics, with identical ones merged.
 
-A test with `base` also runs on the base, where it has to fail: see on_base().
+A test with `base` also runs on the base, where it must fail: see on_base().
 """
 
 import re
@@ -15,12 +14,12 @@ from kit.build import reproducer
 from kit.model import Boot, BootTable, Options, Skip, Test
 from kit.typed import Table
 
-ELSEWHERE = Skip('', 'the machine is not the one that topic.toml asks for')
-Asked = Iterable[tuple[str, BootTable]]  # (topic, what it asks for)
+ELSEWHERE = Skip('', 'the machine differs from topic.toml')
+Asked = Iterable[tuple[str, BootTable]]  # (topic, its boot)
 
 
 def whole(topic: str, test: Test) -> Test:
-    """The test with its name, and what a reproducer is in the guest."""
+    """The test with its name, and for a reproducer its file in the guest."""
     name = test.name or Path(test.program or test.kunit or test.reproducer).name
     if not test.reproducer:
         return replace(test, name=name)
@@ -30,19 +29,20 @@ def whole(topic: str, test: Test) -> Test:
 
 
 def tests_of(topic: str, boot: BootTable) -> tuple[Test, ...]:
-    """The boot's tests; `programs` are those that say nothing but their exit status."""
+    """The boot's tests, with `programs`, whose only result is the exit status."""
     plain = tuple(Test(program=program, tap=False) for program in boot.programs)
     return tuple(whole(topic, test) for test in boot.test + plain)
 
 
 def on_machine(options: Options, changes: Table) -> Options:
-    """The boot on a machine that somebody chose: a test may skip whatever that has not."""
+    """The options on a machine that the user changed."""
     changed = replace(options, **changes)
     return replace(changed, nodes=1) if changed.cpus % changed.nodes else changed
 
 
 def merged(asked: Asked, changes: Table | None = None) -> list[Boot]:
-    """Boots that differ in nothing but their tests are one; changes: of their Options."""
+    """Merges boots that differ only in their tests. changes: Options that the user changed; tests
+    may then skip."""
     found: dict[object, Boot] = {}
     for topic, table in asked:
         tests = tests_of(topic, table)
@@ -66,8 +66,8 @@ def merged(asked: Asked, changes: Table | None = None) -> list[Boot]:
 
 
 def on_base(asked: Asked) -> list[Boot]:
-    """The boots of the base kernel: of each that was asked for, the tests that have to fail there.
-    They are not merged: what fails may take the kernel with it. `base_full`: only with FULL=1."""
+    """The boots of the base kernel, with the tests that must fail there. They are not merged, as a
+    failing test may crash the kernel. `base_full`: only with FULL=1."""
     found = []
     for topic, boot in asked:
         if tests := tuple(test for test in boot.test if test.base):
@@ -83,7 +83,7 @@ def chosen(
     full: bool = False,
     changes: Table | None = None,
 ) -> list[Boot]:
-    """The boots with those of their tests that were asked for; changes: see merged()."""
+    """The selected boots, with the selected tests; changes: see merged()."""
     boots = merged(topics.boots(), changes) + ([] if changes else on_base(topics.boots()))
     boots = [
         replace(boot, tests=tuple(test for test in boot.tests if re.search(pattern, test.name)))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""--results FILE: what tests gave, as KTAP (.ktap), JUnit's XML (.xml) or KernelCI's JSON (.json).
+"""--results FILE: writes test results as KTAP (.ktap), JUnit's XML (.xml) or KernelCI's JSON
+(.json).
 
-JUnit's XML is written with the standard library: Debian's python3-junitparser belongs to Debian's
-Python alone. The JSON is what the kernel's own kunit_json makes of the KTAP.
+The XML is written with the standard library, as Debian's python3-junitparser only works with
+Debian's Python. The kernel's own kunit_json converts the KTAP to JSON.
 """
 
 import re
@@ -23,7 +24,7 @@ from kit.vm.guest import Outcome
 
 @dataclass(frozen=True)
 class Ended:
-    """A guest and what its tests gave."""
+    """A guest and the results of its tests."""
 
     kernel: str
     arch: str
@@ -31,8 +32,8 @@ class Ended:
 
 
 def ended_of(kernel: str, arch: str, said: Report, ended: Outcome) -> Ended:
-    """Of a verdict.Report and the guest's Outcome: a guest that was lost, or whose kernel
-    complained, is a failure of its own."""
+    """Combines a verdict.Report and the guest's Outcome. A lost guest or a kernel splat becomes a
+    failed result of its own."""
     found = said.results()
     if ended.status in (guest.LOST, guest.SPLAT):
         found.append(
@@ -44,7 +45,7 @@ def ended_of(kernel: str, arch: str, said: Report, ended: Outcome) -> Ended:
 
 
 def programs(boot: Ended) -> list[tuple[str, list[Result]]]:
-    """[(program, [Result])]"""
+    """[(program, [Result])] of a boot."""
     return [
         (name, list(several))
         for name, several in groupby(boot.results, key=lambda result: result.program)
@@ -52,12 +53,12 @@ def programs(boot: Ended) -> list[tuple[str, list[Result]]]:
 
 
 def plain(text: str) -> str:
-    """A line for KTAP and XML: no control characters, and a # begins a directive."""
+    """The text without control characters, and without #, which begins a KTAP directive."""
     return re.sub(r'[^ -\x22\x24-\uffff]+', ' ', text).strip()
 
 
 def group(name: str, lines: Sequence[str], good: bool, number: int) -> list[str]:
-    """A test with others below it: (the lines of these, one level deeper, then its own)."""
+    """The lines of a test with subtests: their lines, indented, then its own."""
     deeper = [f'    {line}' for line in lines]
     return [*deeper, f'{"ok" if good else "not ok"} {number} {plain(name)}']
 
@@ -67,8 +68,8 @@ def plan(name: str, count: int) -> list[str]:
 
 
 def name_in(result: Result) -> str:
-    """A result's name within its program: with the program's own name a parser would take it for
-    the end of the group."""
+    """A result's name within its program. It differs from the program's name, which would end the
+    group for a parser."""
     return (
         plain(result.name)
         if plain(result.name) not in ('', plain(result.program))
@@ -77,11 +78,11 @@ def name_in(result: Result) -> str:
 
 
 def result_lines(number: int, result: Result, name: str) -> list[str]:
-    """A result, what was said about it before it."""
+    """The lines of a result, preceded by its log."""
     said = [plain(line) for line in ([result.why] if result.why else []) + list(result.log)]
     word = 'not ok' if result.word == verdict.FAILED else 'ok'
     skip = f' # SKIP {plain(result.why)}' if result.word == verdict.SKIPPED else ''
-    # a colon: no line of them is a result of its own
+    # the colon prevents log lines from being parsed as results
     return [*(f'# : {line}' for line in said if line), f'{word} {number} {name}{skip}']
 
 
@@ -90,7 +91,7 @@ def good(results: Sequence[Result]) -> bool:
 
 
 def ktap(boots: Sequence[Ended]) -> str:
-    """Boots, their programs, and what these gave, three levels."""
+    """KTAP with three levels: boots, programs, results."""
     whole = ['KTAP version 1', f'1..{len(boots)}']
     for number, boot in enumerate(boots, 1):
         inside = programs(boot)
@@ -108,7 +109,7 @@ def ktap(boots: Sequence[Ended]) -> str:
 
 
 def junit(boots: Sequence[Ended]) -> str:
-    """A suite for each boot; of a test the class is its program."""
+    """JUnit's XML: each boot is a testsuite, and each program a class of testcases."""
     top = ElementTree.Element('testsuites')
     for boot in boots:
         words = [result.word for result in boot.results]
@@ -137,7 +138,7 @@ def junit(boots: Sequence[Ended]) -> str:
 
 def kernelci(boots: Sequence[Ended], tree: Path = LINUX) -> str:
     parsed, _ = verdict.parse(ktap(boots).splitlines(), tree)
-    import kunit_json  # verdict.parse() has found its folder
+    import kunit_json  # verdict.parse() has added its folder to sys.path
 
     archs = sorted({boot.arch for boot in boots})
     text = kunit_json.get_json_result(parsed, kunit_json.Metadata(arch=' '.join(archs)))

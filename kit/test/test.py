@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make test: boots what the topics ask for and runs their selftests and KUnit suites, and for some
-minutes the workloads of all topics at once. Reproducers of bugs of the base run on the base, too,
-where they have to show them. With FULL=1 some mistakes are made that the tests have to notice.
+"""make test: boots the topics' kernels and runs their selftests and KUnit suites. Reproducers also
+run on the base, where they must show their bug. FULL=1 adds slow tests, some minutes of all
+workloads at once, and some seeded bugs, which the tests must detect.
 
-Closes with `N passed, N failed, N skipped`. Exit status: 0, 1 a test failed, 2 a guest was lost,
-3 a kernel splat.
+Ends with `N passed, N failed, N skipped`. Exit status: 0, 1 if a test failed, 2 if a guest was
+lost, 3 after a kernel splat.
 """
 
 import re
@@ -30,7 +30,7 @@ from kit.test.results import Ended
 from kit.test.verdict import Counts, closing
 from kit.vm import console, guest
 
-MINUTES = 5  # of the workloads of all topics, on each architecture
+MINUTES = 5  # of all topics' workloads, on each architecture
 Tell = Callable[[Ended], object]
 
 
@@ -48,8 +48,8 @@ class Asked:
 
 
 def there(test: Test, tree: Tree) -> bool:
-    """Has the tree the test? One of the user's own may lack what the series adds, and has the bugs
-    of the base that it does not fix."""
+    """Does the tree have the test? A user's tree may lack tests that the series adds, and fixes of
+    the base's bugs."""
     if test.reproducer:
         return False
     if test.program:
@@ -60,7 +60,7 @@ def there(test: Test, tree: Tree) -> bool:
 
 
 def boots_of(asked: Asked, trees: Trees = OURS) -> list[Boot]:
-    """The boots that were asked for, first those on debug kernels, which take longest."""
+    """The selected boots; those on debug kernels come first, as they take longest."""
     machine = {'iommu': asked.iommu, 'cpus': asked.cpus}
     boots = plan.chosen(
         asked.arch,
@@ -72,12 +72,12 @@ def boots_of(asked: Asked, trees: Trees = OURS) -> list[Boot]:
     if asked.iommu:
         boots = [boot for boot in boots if asked.iommu in boot.machine.known_iommus()]
         if not boots:
-            raise KitError(f'IOMMU={asked.iommu}: no guest with those tests has it')
+            raise KitError(f'IOMMU={asked.iommu}: no guest with these tests has this IOMMU')
     if asked.linux or elsewhere():
         tests = {each for boot in boots for each in boot.tests}
         missing = {each.name for each in tests if not there(each, trees.patched)}
         if missing:
-            say(f'test: this tree has not: {" ".join(sorted(missing))}')
+            say(f'test: this tree lacks: {" ".join(sorted(missing))}')
         boots = [
             replace(boot, tests=tuple(each for each in boot.tests if each.name not in missing))
             for boot in boots
@@ -90,8 +90,8 @@ def boots_of(asked: Asked, trees: Trees = OURS) -> list[Boot]:
 
 
 def soaked(asked: Asked) -> list[str]:
-    """The architectures whose workloads run side by side: `soak` to --test. They have a kernel,
-    CPUs and devices of their own."""
+    """The architectures on which all workloads run at once (`soak` for --test). Their kernel, CPUs
+    and devices cannot be changed."""
     if (
         not asked.full
         or asked.linux
@@ -106,7 +106,7 @@ def soaked(asked: Asked) -> list[str]:
 
 
 def run_soak(arch: str, tell: Tell | None = None) -> tuple[Counts, int]:
-    """(Counter, guest status) of some minutes of it."""
+    """Runs the workloads for some minutes; returns (Counter, guest status)."""
     counts, status, _ = soak.run(
         model.machine(arch), 'debug', MINUTES, soak.any_seed(), ['soak'], tell
     )
@@ -114,15 +114,15 @@ def run_soak(arch: str, tell: Tell | None = None) -> tuple[Counts, int]:
 
 
 def programs(boot: Boot, trees: Trees = OURS) -> list[Path]:
-    """Builds the programs of its tests, modules apart; selftests come from the patched tree, also
-    for a guest that runs the base kernel."""
+    """Builds the programs of the boot's tests, except reproducers. Selftests come from the patched
+    tree, even for the base kernel."""
     names = sorted({test.program for test in boot.tests if test.program})
     files = selftest.build(boot.machine, trees.patched, names).values()
     return [*files, selftest.keep_vm(boot.machine)]
 
 
 def prepare(boot: Boot, trees: Trees = OURS) -> tuple[Path, list[Path]]:
-    """Builds what the boot needs: (image, the tests' programs)."""
+    """Builds the files of a boot; returns (image, the tests' programs)."""
     machine, tree = boot.machine, trees.base if boot.on_base else trees.patched
     image = kernel.build(machine, boot.flavour, tree)
     files = [
@@ -134,7 +134,7 @@ def prepare(boot: Boot, trees: Trees = OURS) -> tuple[Path, list[Path]]:
 
 
 def patient(boot: Boot) -> Options:
-    """The boot's options for a guest beside which others run."""
+    """The boot's options, with limits that allow for other running guests."""
     silence = max(test.timeout for test in boot.tests)
     return replace(
         boot.options,
@@ -146,7 +146,8 @@ def patient(boot: Boot) -> Options:
 def run_boot(
     boot: Boot, image: Path, files: Sequence[Path], tell: Tell | None = None
 ) -> tuple[Counts, int]:
-    """(Counter, guest status) of one boot; prints its results, and tell is given them."""
+    """Runs one boot and prints its results; returns (Counter, guest status). tell is called with
+    the results."""
     label, tests = f'{boot.arch} {boot.flavour}', boot.tests
     said = verdict.Failing(tests) if boot.on_base else verdict.Report(tests)
     options = patient(boot)
@@ -161,7 +162,7 @@ def run_boot(
         name=f'test-{label.replace(" ", "-")}',
         on_line=said.line,
     )
-    if isinstance(said, verdict.Failing):  # a splat or a lost guest may be what has to happen
+    if isinstance(said, verdict.Failing):  # the test may require a splat or a lost guest
         text = console.read(ended.folder / 'console')
         counts = said.verdict_of(f'{text}\n{ended.message}')
         status = guest.FAILED if counts['failed'] else guest.OK
@@ -183,7 +184,7 @@ def run_boot(
 
 
 def worse(one: int, other: int) -> int:
-    """Of two guests' statuses: a lost guest is worst, then a splat, then a failed test."""
+    """The worse of two guests' statuses: lost, then splat, then failed test."""
     badness = [guest.OK, guest.FAILED, guest.SPLAT, guest.LOST]
     return max(one, other, key=badness.index)
 
@@ -195,9 +196,9 @@ def run_all(
     trees: Trees = OURS,
     tell: Tell | None = None,
 ) -> Iterator[tuple[Counts, int]]:
-    """(Counter, guest status) of each boot and each soak. They run side by side, and what others
-    need is built meanwhile; those that measure what CPUs they get come last, one after the other.
-    tell: see run_boot().
+    """Runs boots and soaks in parallel, while files of others are built. Boots with `alone` depend
+    on CPU time and come last, one after the other. Yields (Counter, guest status); tell: see
+    run_boot().
     """
     alone = [boot for boot in boots if boot.alone]
     running = [pool.submit(run_soak, arch, tell) for arch in soaks]
@@ -214,13 +215,12 @@ def run_all(
 
 
 def places() -> int:
-    """How many guests at a time: one for each CPU, the largest kind has 4 GiB."""
+    """The number of guests at a time: one per CPU, and per 5 GiB, as the largest has 4 GiB."""
     return max(1, min(host_cpus(), host_memory() // (5 << 30)))
 
 
 def main(trees: Trees = OURS, **given: Any) -> int:
-    """given: fields of Asked, or what kselftest.main() takes; results: a file for what the tests
-    gave."""
+    """given: fields of Asked, or arguments of kselftest.main(); results: a file for the results."""
     found: list[Ended] = []
     path: Path | None = given.pop('results', None)
     if 'kselftest' in given:
@@ -233,14 +233,14 @@ def main(trees: Trees = OURS, **given: Any) -> int:
 
 
 def mutants() -> Counts:
-    """Of the mistakes that tests have to notice, one in ten."""
-    from kit.mutants import run  # which boots with what is here
+    """Tries one in ten of the seeded bugs."""
+    from kit.mutants import run  # imports this module
 
     return run.tenth()
 
 
 def boot_all(asked: Asked, tell: Tell, trees: Trees = OURS) -> int:
-    """What the topics ask for; the exit status."""
+    """Runs the selected boots; returns the exit status."""
     total: Counts = Counter()
     worst, boots, soaks = guest.OK, boots_of(asked, trees), soaked(asked)
     if not boots and not soaks:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What tests said in a guest: shown as it comes, then judged with the kernel's own KTAP parser."""
+"""The output of tests in a guest: printed as it arrives, then judged by the kernel's KTAP
+parser."""
 
 import re
 import sys
@@ -25,7 +26,7 @@ PASSED, FAILED, SKIPPED = 'passed', 'failed', 'skipped'
 
 @dataclass(frozen=True)
 class Result:
-    """One thing that a program tested."""
+    """One result of a program."""
 
     program: str
     name: str
@@ -34,13 +35,13 @@ class Result:
     log: tuple[str, ...] = ()  # lines of its output
 
 
-# A program that speaks no KTAP: its exit status is the result.
+# Runs a program without KTAP, whose exit status is the result.
 PLAIN = r"""plain() {
 	name=$1; shift
 	echo "TAP version 13"; echo "1..1"
 	{ "$@" 2>&1; echo "$?" > /tmp/status; } | tee /tmp/said | sed 's/^/# /'
 	code=$(cat /tmp/status)
-	# powerpc's harness ends with 0 then
+	# powerpc's harness exits with 0 after a skip
 	grep -q '^skip: ' /tmp/said && code=4
 	case $code in
 	0) echo "ok 1 $name";;
@@ -69,11 +70,11 @@ def command_of(test: Test) -> str:
 
 
 def job_of(tests: Sequence[Test], first: str = '[ ! -e /job/keep_vm ] || /job/keep_vm') -> str:
-    """The shell script that runs the tests one after the other, each between two marks; first: what
-    it begins with."""
+    """The shell script that runs the tests one after the other, each between two marks; first: its
+    first command."""
     lines = ['#!/bin/sh', 'cd /tmp', PLAIN, first]
     for number, test in enumerate(tests):
-        # the end on a line of its own even after output that does not end in one
+        # the mark is on a line of its own, even if the output lacks a final newline
         lines += [
             f'echo "## begin {number}"',
             command_of(test),
@@ -90,10 +91,10 @@ def closing(counts: Counts) -> str:
 
 
 class Report:
-    """Prints each result as it comes, then counts."""
+    """Prints each result as it arrives, then counts them."""
 
     def __init__(self, tests: Sequence[Test], tree: Path = LINUX) -> None:
-        """tree: has the parser of KTAP."""
+        """tree: the tree with the KTAP parser."""
         self.tests, self.tree = tests, tree
         self.output: list[list[str] | None] = [None] * len(tests)  # lines; None = did not start
         self.code: list[int | None] = [None] * len(tests)
@@ -120,7 +121,7 @@ class Report:
         print(f'  {word:6} {seconds:6.1f} s  {self.name}: {result}', flush=True)
 
     def results(self) -> list[Result]:
-        """[Result] of all programs."""
+        """The results of all programs."""
         return [
             result
             for given in zip(self.tests, self.output, self.code)
@@ -128,7 +129,7 @@ class Report:
         ]
 
     def verdict(self) -> Counts:
-        """Counter of passed, failed, skipped; says why of each failure."""
+        """Counts passed, failed and skipped results; prints the reason of each failure."""
         found = self.results()
         for result in found:
             if result.word == FAILED:
@@ -146,11 +147,11 @@ def title(result: Result) -> str:
 
 
 class Failing(Report):
-    """Of the base kernel, whose tests have to fail as topic.toml says (`base`): in what the test or
-    the console said is what shows the bug."""
+    """A report of tests on the base kernel. Each must fail: `base` of topic.toml must match the
+    output of the test or the console."""
 
     def verdict_of(self, console: str) -> Counts:
-        """Counter of passed and failed, with a line for each test."""
+        """Counts passed and failed tests; prints a line for each."""
         counts: Counts = Counter()
         for test, lines in zip(self.tests, self.output):
             name, text = test.name, '\n'.join([*(lines or []), console])
@@ -161,7 +162,7 @@ class Failing(Report):
                 print(f'  ok     {name} fails on the base: {line.strip()}', flush=True)
             else:
                 print(
-                    f'FAILED {name}: nothing on the base is like base = {test.base!r}',
+                    f'FAILED {name}: no output on the base matches base = {test.base!r}',
                     *(f'    {line}' for line in (lines or [])[-10:]),
                     sep='\n',
                 )
@@ -169,7 +170,8 @@ class Failing(Report):
 
 
 def parse(lines: Sequence[str], tree: Path = LINUX) -> tuple[Any, Any]:
-    """(what the kernel's own parser makes of them, its TestStatus); the tree stays as it is."""
+    """Parses lines with the kernel's own parser, without changing the tree; returns (parsed test,
+    TestStatus)."""
     sys.dont_write_bytecode = True
     folder = str(tree / 'tools/testing/kunit')
     if folder not in sys.path:
@@ -183,7 +185,7 @@ def parse(lines: Sequence[str], tree: Path = LINUX) -> tuple[Any, Any]:
 
 
 def leaves(parsed: Any) -> Iterator[tuple[str, Any]]:
-    """(path, test) of all tests that have none below them."""
+    """(path, test) of all tests without subtests."""
     todo = [(test.name, test) for test in parsed.subtests]
     while todo:
         path, test = todo.pop(0)
@@ -196,7 +198,8 @@ def leaves(parsed: Any) -> Iterator[tuple[str, Any]]:
 def judge(
     test: Test, lines: list[str] | None, code: int | None, tree: Path = LINUX
 ) -> tuple[int, int, list[tuple[str, str, tuple[str, ...]]]]:
-    """(passed, skipped, [(name, why it failed, log)]) of a test's output and exit status."""
+    """(passed, skipped, [(name, reason of the failure, log)]) for a test's output and exit
+    status."""
     found = results_of(test, lines, code, tree)
     words = [result.word for result in found]
     return (
@@ -209,7 +212,7 @@ def judge(
 def results_of(
     test: Test, lines: list[str] | None, code: int | None, tree: Path = LINUX
 ) -> list[Result]:
-    """[Result] of a test's output and exit status."""
+    """The results for a test's output and exit status."""
     name = test.name
 
     def whole(word: str, why: str, log: Sequence[str] = ()) -> Result:
@@ -239,7 +242,7 @@ def results_of(
 
 
 def of_status(whole: Callable[..., Result], code: int, lines: list[str]) -> Result:
-    """The Result of a program that speaks no KTAP, or says there that it tests nothing."""
+    """The result of a program without KTAP, or whose KTAP is empty."""
     if code == EXIT_SKIPPED:
         return whole(SKIPPED, next((line for line in reversed(lines) if line.strip()), ''))
     if code:
@@ -249,7 +252,7 @@ def of_status(whole: Callable[..., Result], code: int, lines: list[str]) -> Resu
 
 
 def of_leaf(test: Test, status: Any, path: str, each: Any) -> Result:
-    """The Result of one line of KTAP."""
+    """The result for one line of KTAP."""
     name, log, path = test.name, tuple(each.log), path or 'a result that is missing'
     if each.status == status.SUCCESS:
         return Result(name, path, PASSED, '', log)

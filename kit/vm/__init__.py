@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Guests: QEMU, their file system, their console, and how a boot ends."""
+"""Guests: QEMU, their file system and console, and the outcome of a boot."""

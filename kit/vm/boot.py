@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """python3 -m kit boot ARCH FLAVOUR patched|base [options] JOB [FILE…]
 
-Builds and boots a kernel, runs the shell script JOB in the guest with FILEs beside it (in /job,
-also in PATH), prints its output. The test device's address is in $BDF. Exit status: 0 the job's was
-0, 1 it was not, 2 the guest was lost, 3 the kernel complained on the console.
+Builds and boots a kernel, runs the shell script JOB in the guest, and prints its output. FILEs are
+in /job, which is also in PATH. $BDF is the address of the test device. Exit status: 0, 1 if the job
+failed, 2 if the guest was lost, 3 after a kernel splat.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def main(
     mem: str = '',
     **given: Any,
 ) -> int:
-    """given: fields of Options and of Limits."""
+    """given: fields of Options and Limits."""
     for file in (job, *files):
         if not file.is_file():
             raise KitError(f'{file}: no such file')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest's console: which of its lines fail a run, and files that are read while they grow."""
+"""A guest's console: the lines that fail a run, and reading of growing files."""
 
 import datetime
 import re
@@ -11,7 +11,7 @@ from kit.model import archs
 from kit.paths import GUEST, shown
 
 Rule = re.Pattern[str]
-Rules = tuple[list[Rule], list[Rule]]  # what fails a run, what is allowed
+Rules = tuple[list[Rule], list[Rule]]  # (lines that fail a run, exceptions)
 
 
 def read(path: Path) -> str:
@@ -22,7 +22,7 @@ def read(path: Path) -> str:
 
 
 def numbered_lines(path: Path) -> list[tuple[int, str]]:
-    """(number, line) of those that are no comment; a missing file is an error."""
+    """(number, line) of all lines except comments; a missing file is an error."""
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
@@ -42,16 +42,16 @@ def compiled(where: str, text: str) -> Rule:
 
 
 def exception(where: str, line: str) -> tuple[str, Rule, str, datetime.date]:
-    """(architecture, expression, reason, last day) of a line of splats.allowed."""
+    """(architecture, expression, reason, last day) from a line of splats.allowed."""
     parts = [part.strip() for part in line.split(' | ')]
     if len(parts) != 5 or not all(parts):
-        raise KitError(f'{where}: not ARCH | REGEX | REASON | LINK | YYYY-MM-DD')
+        raise KitError(f'{where}: expected ARCH | REGEX | REASON | LINK | YYYY-MM-DD')
     if parts[0] not in archs():
         raise KitError(f'{where}: no architecture {parts[0]}')
     try:
         expiry = datetime.date.fromisoformat(parts[4])
     except ValueError:
-        raise KitError(f'{where}: no date: {parts[4]}') from None
+        raise KitError(f'{where}: not a date: {parts[4]}') from None
     return parts[0], compiled(where, parts[1]), parts[2], expiry
 
 
@@ -65,8 +65,8 @@ def exceptions(folder: Path = GUEST) -> dict[str, tuple[str, Rule, str, datetime
 
 
 def expired(folder: Path = GUEST, today: datetime.date | None = None) -> list[str]:
-    """Exceptions whose day has passed, one a line: `make check` fails, and boots of that
-    architecture count what they allowed as a splat again."""
+    """Expired exceptions, one per line. They fail `make check`, and on their architecture the lines
+    that they allowed fail a run again."""
     today = today or datetime.date.today()
     return [
         f'{where}: expired on {expiry} ({arch}): {reason}'
@@ -81,7 +81,7 @@ def splat_rules(
     folder: Path = GUEST,
     today: datetime.date | None = None,
 ) -> Rules:
-    """(what fails a run, what is allowed on this architecture or expected of this boot's tests)."""
+    """(lines that fail a run, exceptions of this architecture or expected by the boot's tests)."""
     bad = [
         compiled(f'guest/splats:{number}', line)
         for number, line in numbered_lines(folder / 'splats')
@@ -111,7 +111,7 @@ def tail(path: Path, lines: int = 15) -> str:
 
 
 class Follow:
-    """Complete new lines of a growing file."""
+    """Reads complete new lines of a growing file."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.offset, self.rest = path, 0, b''

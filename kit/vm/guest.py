@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Boots a guest in QEMU, runs a job in it and says how that ended.
+"""Boots a guest in QEMU, runs a job in it and returns the outcome.
 
-The console, the job's output (results) and its exit status leave the guest on three different ways
-and end in a folder of build/results/. Boot, job and shutdown have time limits of their own; a guest
-that exceeds one, or ends without an exit status, is lost, which is not the same as a failed test.
+The console, the job's output (results) and its exit status leave the guest through separate ports
+and are stored in a folder of build/results/. Boot, job and shutdown have separate time limits. A
+guest that exceeds a limit, or ends without an exit status, is lost: this differs from a failed
+test.
 """
 
 import ctypes
@@ -27,37 +28,37 @@ from kit.vm import console, initrd, monitor
 from kit.vm.console import Rules, read, size
 from kit.vm.qemu import command_line, host_is, need
 
-OK, FAILED, LOST, SPLAT = 0, 1, 2, 3  # exit statuses of whoever boots a guest
+OK, FAILED, LOST, SPLAT = 0, 1, 2, 3  # exit statuses of verbs that boot guests
 RESULTS = BUILD / 'results'
-# A busy host has held four vCPUs up for more than half a minute, and by default Linux calls that a
-# lockup: what hangs, hangs for longer.
+# A busy host has stopped four vCPUs for more than half a minute, which Linux by default reports as
+# a lockup. A real hang exceeds these limits, too.
 PATIENT = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
-FOLDERS = 40  # folders there
+FOLDERS = 40  # number of folders that are kept there
 
 
-OnLine = Callable[[str], object]  # is given each line of the job's output as it comes
+OnLine = Callable[[str], object]  # called with each line of the job's output as it arrives
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a guest ended."""
+    """The outcome of a guest."""
 
     status: int  # OK, FAILED, LOST, SPLAT
     message: str  # one line
-    detail: str  # what the console says about it
+    detail: str  # the relevant lines of the console
     code: int | None  # the job's exit status
     accelerator: str
     folder: Path
     seconds: float
     boot_seconds: float | None
-    lockdep: bool | None  # did it still watch the locks at the end? None: not in this kernel
+    lockdep: bool | None  # was lockdep still enabled at the end? None: not in this kernel
 
     def results(self) -> str:
         return read(self.folder / 'results')
 
 
 def die_with_parent() -> None:
-    """In the child: QEMU must not outlive the program, however that ends."""
+    """Called in the child: kills QEMU when its parent ends for any reason."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
@@ -65,12 +66,12 @@ def die_with_parent() -> None:
 
 
 def in_use(folder: Path) -> bool:
-    """Is the program still there that made the folder?"""
+    """Is the program that made the folder still running?"""
     return Path('/proc', folder.name.rpartition('-')[2].partition('.')[0]).exists()
 
 
 def new_folder(name: str) -> Path:
-    """A folder for one boot; the oldest ones go."""
+    """Makes a folder for one boot and deletes the oldest folders."""
     try:
         RESULTS.mkdir(parents=True, exist_ok=True)
         for old in sorted(path for path in RESULTS.iterdir() if path.is_dir())[:-FOLDERS]:
@@ -90,7 +91,7 @@ def new_folder(name: str) -> Path:
 
 
 class Heard:
-    """What a running guest has said so far, and when."""
+    """The output of a running guest so far, and its times."""
 
     def __init__(self, folder: Path, start: float) -> None:
         self.folder, self.start, self.last = folder, start, start
@@ -118,7 +119,7 @@ class Heard:
             self.sizes, self.last = sizes, now
 
     def overdue(self, now: float, limits: Limits) -> str | None:
-        """Which limit the guest has exceeded, in words."""
+        """The limit that the guest has exceeded, as text; None if it exceeds none."""
         if self.up is None:
             late = now - self.start > limits.boot
             return f'did not reach its init within {limits.boot} s' if late else None
@@ -133,7 +134,7 @@ class Heard:
 
 
 def why_lost(heard: Heard, text: str, folder: Path, status: int) -> str:
-    """A guest that ended by itself without an exit status."""
+    """The reason why a guest ended without an exit status."""
     if 'Kernel panic' in text:
         return 'panicked'
     if not heard.up:
@@ -145,7 +146,8 @@ def why_lost(heard: Heard, text: str, folder: Path, status: int) -> str:
 def judge(
     lost: str | None, code: int | None, found: Sequence[str], folder: Path
 ) -> tuple[int, str, str]:
-    """(status, message, detail): lost, then splats, then the job's own exit status."""
+    """(status, message, detail). A lost guest comes before splats, and these before the exit
+    status."""
     where = shown(folder / 'console')
     if lost:
         registers = folder / 'registers'
@@ -175,7 +177,7 @@ def watch(
     what: str | None = None,
     on_line: OnLine | None = None,
 ) -> Outcome:
-    """Starts QEMU (words), follows the guest within the limits, and judges."""
+    """Starts QEMU (words), watches the guest within its limits, and returns the outcome."""
     (folder / 'command').write_text(shlex.join(words) + '\n')
     progress, start, lost = Progress(what) if what else None, time.monotonic(), None
     heard = Heard(folder, start)
@@ -190,7 +192,7 @@ def watch(
         )
     try:
         while not lost:
-            gone = qemu.poll() is not None  # before the files are read for the last time
+            gone = qemu.poll() is not None  # checked before the last read of the files
             now = time.monotonic()
             heard.listen(now, on_line)
             if gone:
@@ -207,7 +209,7 @@ def watch(
     seconds, text = time.monotonic() - start, read(folder / 'console')
     if heard.code is None and not lost:
         lost = why_lost(heard, text, folder, qemu.returncode)
-    if shutil.disk_usage(folder).free < 1 << 20:  # QEMU goes on without what it could not write
+    if shutil.disk_usage(folder).free < 1 << 20:  # QEMU ignores failed writes
         lost = 'ran with no space left on the disk'
     accelerator = words[words.index('-accel') + 1] if '-accel' in words else ''
     boot = heard.up and heard.up - start
@@ -218,7 +220,7 @@ def watch(
 
 
 def kvm_works(machine: Machine, image: Path) -> bool:
-    """KVM only when a guest reached its init with it: an openable /dev/kvm proves nothing."""
+    """Does a guest reach its init with KVM? An openable /dev/kvm does not prove that."""
     if not host_is(machine) or not os.access('/dev/kvm', os.R_OK | os.W_OK):
         return False
     flags = re.search(r'^flags\s*:.*\b(vmx|svm)\b', read(Path('/proc/cpuinfo')), re.M)
@@ -236,13 +238,13 @@ def kvm_works(machine: Machine, image: Path) -> bool:
     return verdict.read_text() == 'yes'
 
 
-FILE = 'file,id=console,path=console'  # where the console goes
+FILE = 'file,id=console,path=console'  # the console's chardev
 
 
 def accelerator_for(machine: Machine, image: Path, options: Options) -> str:
     if options.icount:
         return 'tcg,thread=single'
-    # a plugin sees what TCG translates, and nothing of KVM
+    # plugins work with TCG only
     if '-plugin' not in options.qemu and kvm_works(machine, image):
         return 'kvm'
     return 'tcg,thread=multi'
@@ -258,9 +260,10 @@ def run_guest(
     what: str | None = None,
     on_line: OnLine | None = None,
 ) -> Outcome:
-    """Boots the image, runs the job (a script's text or path) next to the files; the Outcome.
+    """Boots the image and runs the job, a script's text or path, with the files; returns the
+    Outcome.
 
-    on_line is called with each line of the job's output as it comes.
+    on_line is called with each line of the job's output as it arrives.
     """
     image = image.resolve()
     need(machine)
@@ -285,7 +288,7 @@ def run_guest(
 def shell(
     machine: Machine, image: Path, options: Options, share: str = '', gdb: bool = False
 ) -> int:
-    """The guest's console on this terminal; returns QEMU's exit status."""
+    """Connects the guest's console to this terminal; returns QEMU's exit status."""
     need(machine)
     accelerator = accelerator_for(machine, image, options)
     folder = new_folder(f'shell-{machine.arch}')
@@ -317,7 +320,7 @@ def shell(
     )
     words += ['-mon', 'chardev=console']
     (folder / 'command').write_text(shlex.join(words) + '\n')
-    say(f'{accelerator}; Ctrl-A X ends QEMU; console kept in {shown(folder / "console")}')
+    say(f'{accelerator}; Ctrl-A X ends QEMU; the console is saved in {shown(folder / "console")}')
     with subprocess.Popen(words, cwd=folder, preexec_fn=die_with_parent) as qemu:
         try:
             return qemu.wait()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Initial file systems of guests: cpio archives with the same bytes every time."""
+"""Initial file systems of guests: reproducible cpio archives."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -15,13 +15,13 @@ from kit.vm.qemu import host_is
 Member = tuple[Any, ...]  # name, mode, data, device; the last two may be missing
 
 HOST_BUSYBOX = Path('/bin/busybox')
-ONE_AT_A_TIME = threading.Lock()  # guests start side by side
+ONE_AT_A_TIME = threading.Lock()  # guests start in parallel
 
 
 def entry(
     number: int, name: str, mode: int, data: bytes = b'', device: tuple[int, int] = (0, 0)
 ) -> bytes:
-    """One member in the newc format, dated 1970."""
+    """A member of an archive in the newc format, dated 1970."""
     head = '070701' + ''.join(
         f'{field:08x}'
         for field in (number, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
@@ -31,7 +31,7 @@ def entry(
 
 
 def archive(members: Iterable[Member]) -> bytes:
-    """members: (name, mode, data[, device])."""
+    """An archive of members (name, mode, data[, device])."""
     parts = [entry(number, *member) for number, member in enumerate(sorted(members), 1)]
     return b''.join([*parts, entry(0, 'TRAILER!!!', 0)])
 
@@ -47,7 +47,7 @@ def busybox(machine: Machine) -> Path:
 
 
 def static(path: Path) -> bool:
-    """No program interpreter among the ELF program headers."""
+    """Does the ELF file lack a program interpreter?"""
     data = path.read_bytes()
     offset, size, count = (
         int.from_bytes(data[at : at + length], 'little')
@@ -60,7 +60,7 @@ def static(path: Path) -> bool:
 
 
 def system(machine: Machine) -> Path:
-    """busybox and init; made again when either changed."""
+    """The archive with busybox and init; rewritten if either changed."""
     with ONE_AT_A_TIME:
         return write(BUILD / f'initrd-{machine.debian_arch}.cpio', archive(members(machine)))
 
@@ -84,7 +84,7 @@ def members(machine: Machine) -> list[Member]:
 
 
 def overlay(path: Path, files: dict[str, bytes]) -> Path:
-    """files: {name in /job: bytes}."""
+    """An archive with files {name in /job: bytes}."""
     return write(
         path,
         archive(
@@ -106,10 +106,10 @@ def write(path: Path, data: bytes) -> Path:
 
 
 def joined(path: Path, archives: Sequence[Path]) -> Path:
-    """The kernel unpacks archives that follow one another."""
+    """Concatenates archives, all of which the kernel unpacks."""
     return write(path, b''.join(part.read_bytes() for part in archives))
 
 
 def with_job(machine: Machine, folder: Path, files: dict[str, bytes]) -> Path:
-    """The system and, in /job, these files; written into the boot's folder."""
+    """Writes an initrd with the system, and these files in /job, into the boot's folder."""
     return joined(folder / 'initrd', [system(machine), overlay(folder / 'job.cpio', files)])

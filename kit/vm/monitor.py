@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""QEMU's monitor: the registers of a guest that hangs."""
+"""QEMU's monitor, for the registers of a hanging guest."""
 
 import json
 import socket
@@ -8,16 +8,16 @@ from typing import Any
 
 NAME = 'monitor'  # the socket in a boot's folder
 SECONDS = 10
-LONGEST = 100  # bytes of a socket's path
+LONGEST = 100  # maximum length of a socket's path
 
 
 def words() -> list[str]:
-    """For QEMU's command line; it runs in the boot's folder."""
+    """Words for QEMU's command line. QEMU runs in the boot's folder."""
     return ['-qmp', f'unix:{NAME},server=on,wait=off']
 
 
 def registers(folder: Path) -> str:
-    """Those of all CPUs, as QEMU prints them; nothing where it does not answer."""
+    """The registers of all CPUs, as QEMU prints them; empty if QEMU does not answer."""
     path = str(folder / NAME)
     if len(path) > LONGEST:
         return ''

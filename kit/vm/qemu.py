@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""QEMU: its command line for a guest, its version, and whether KVM can be used."""
+"""QEMU: its command line and its version."""
 
 import platform
 import re
@@ -11,7 +11,7 @@ from kit.errors import KitError
 from kit.host import host_cpus
 from kit.model import Machine, Options
 
-NEEDED = (8, 2)  # the first with igb
+NEEDED = (8, 2)  # the first version with igb
 
 
 def host_is(machine: Machine) -> bool:
@@ -19,7 +19,7 @@ def host_is(machine: Machine) -> bool:
 
 
 def found_version(machine: Machine) -> tuple[int, int]:
-    """(major, minor) of the installed QEMU, (0, 0) of none."""
+    """(major, minor) of the installed QEMU; (0, 0) if there is none."""
     if not shutil.which(machine.qemu):
         return 0, 0
     try:
@@ -33,7 +33,7 @@ def found_version(machine: Machine) -> tuple[int, int]:
 
 
 def need(machine: Machine) -> None:
-    """Dies unless QEMU is there and new enough."""
+    """Raises an error unless a new enough QEMU is installed."""
     if found_version(machine) < NEEDED:
         raise KitError(
             f'{machine.qemu} {NEEDED[0]}.{NEEDED[1]} or newer is needed: make deps '
@@ -44,12 +44,12 @@ def need(machine: Machine) -> None:
 def mebibytes(memory: str) -> int:
     match = re.fullmatch(r'(\d+)([MG]?)', memory)
     if not match:
-        raise KitError(f'memory {memory}: a number with M or G is meant')
+        raise KitError(f'memory {memory}: expected a number with M or G')
     return int(match[1]) * (1024 if match[2] == 'G' else 1)
 
 
 def memory_words(cpus: int, size: int, options: Options) -> list[str]:
-    """-m, and nodes or memory that is backed before the guest starts."""
+    """The words for memory size, NUMA nodes and preallocation."""
     words = ['-m', f'{size}M']
     prealloc = f',prealloc=on,prealloc-threads={host_cpus()}' if options.prealloc else ''
     if options.nodes > 1:
@@ -78,7 +78,7 @@ def memory_words(cpus: int, size: int, options: Options) -> list[str]:
 def command_line(
     machine: Machine, accelerator: str, image: Path, initrd: Path, options: Options, console: str
 ) -> list[str]:
-    """QEMU's command line, and nothing in it but what was asked for."""
+    """QEMU's command line, without default devices."""
     kvm, iommu = accelerator == 'kvm', machine.iommu_named(options.iommu)
     cpus = options.cpus or (1 if options.icount else 2)
     words = [
@@ -93,7 +93,7 @@ def command_line(
     ]
     words += (kvm and machine.options_kvm) or machine.options
     words += iommu.qemu
-    # a node has caches of its own
+    # each node has its own caches
     sockets = f',sockets={options.nodes}' if options.nodes > 1 else ''
     words += ['-cpu', machine.cpu_kvm if kvm else machine.cpu_tcg, '-smp', f'{cpus}{sockets}']
     words += memory_words(cpus, mebibytes(options.memory or machine.memory), options)

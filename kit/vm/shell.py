@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make shell: a kernel, built and booted, with a shell on this terminal."""
+"""make shell: builds and boots a kernel with a shell on this terminal."""
 
 from pathlib import Path
 

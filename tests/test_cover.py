@@ -114,7 +114,7 @@ class Letters(unittest.TestCase):
     def test_what_is_not_in_the_form(self):
         for old, new, said in (
             ('# subsystem', 'subsystem', 'the first line is not'),
-            ('in one walk', 'in one walk' + ' word' * 450, 'words without the table, at most 450 are'),
+            ('in one walk', 'in one walk' + ' word' * 450, 'without the table, at most 450 are'),
             ('Costs: one', '\n' * 60 + 'Costs: one', 'lines, at most 60 are allowed'),
             ('    the best', '    a row         1.0      2.0\n' * 5 + '    the best', 'of 7 rows'),
             ('in one walk', 'in one walk' + 'x' * 75, 'columns'),

@@ -53,8 +53,8 @@ class Reading(unittest.TestCase):
         self.refused(f'Brakes: x\n\n{DIFF}', 'Brakes: no such key')
         self.refused(f'{HEAD[HEAD.index("Test") :]}\n{DIFF}', 'Breaks: is missing')
         self.refused(f'{HEAD}\nno diff\n', 'there is no diff')
-        self.refused(f'{HEAD}Equivalent: y\n\n{DIFF}', 'either Test')
-        self.refused(f'Breaks: x\n\n{DIFF}', 'either Test')
+        self.refused(f'{HEAD}Equivalent: y\n\n{DIFF}', 'expected either Test')
+        self.refused(f'Breaks: x\n\n{DIFF}', 'expected either Test')
         self.refused(f'Breaks: x\nTest: t\nBoot: x86_64\n\n{DIFF}', 'Boot: x86_64:')
         self.refused(f'{HEAD.replace("^t", "(")}\n{DIFF}', 'Fails: ')
 

@@ -2,6 +2,7 @@
 """Records: boots that are not measured twice, parts, tables."""
 
 import contextlib
+import fcntl
 import io
 import tempfile
 import unittest
@@ -38,6 +39,27 @@ class Bench(unittest.TestCase):
             image.write_text('other')
             here.figures_of('x86_64', image, 'job', [], Options(), 'second')
             self.assertEqual(booted, ['first', 'second', 'second'])
+
+    def test_the_kernels_are_one_benchmarks_at_a_time(self):
+        held = []
+
+        def trees(topic):
+            with open(Path(folder) / 'bench/.lock', encoding='ascii') as file:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    held.append(topic)
+            raise KitError('seen')
+
+        topic = next(iter(topics.measured()))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            mock.patch.object(bench, 'BUILD', Path(folder)),
+            mock.patch.object(bench.alone, 'trees', trees),
+            self.assertRaisesRegex(KitError, 'seen'),
+        ):
+            bench.main(topic)
+        self.assertEqual(held, [topic])
 
 
 class Tables(unittest.TestCase):

@@ -10,6 +10,7 @@ from kit.bench import measure, pages, plot, provenance, table
 from kit.bench.measure import Bench, Record, Row
 from kit.build import alone
 from kit.errors import KitError, fail
+from kit.lock import Lock
 from kit.paths import BUILD
 
 # the other fields of a row identify it
@@ -48,17 +49,19 @@ def main(topic: str = '', part: str = '', full: bool = False, **given: Any) -> N
     topic = topic or next(iter(topics.measured()), '') or fail('no topic has a measure.py')
     benchmark = topics.benchmark(topic)
     topics.posting(topic)  # raises an error for an unknown posting
-    journal = measure.Journal(BUILD / 'bench' / f'{topic.replace("/", "-")}.jsonl')
-    bench = Bench(alone.trees(topic), journal)
-    said = {'part': part, **given, 'full': int(full)}
-    words = [f'{name.upper()}={value}' for name, value in said.items() if value]
-    command = ' '.join(['make bench', f'TOPIC={topic}', *words])
-    if part:
-        data = with_part(topic, part, bench, given, command)
-    else:
-        data = new_record(topic, command, *benchmark.measure(bench, **given))
-    measure.save(data, measure.path_of(topic))
-    journal.end()
-    pages.write()
-    print(table.text(data))
-    plot.draw(topic)
+    # all topics share the folders of the two kernels
+    with Lock(BUILD / 'bench'):
+        journal = measure.Journal(BUILD / 'bench' / f'{topic.replace("/", "-")}.jsonl')
+        bench = Bench(alone.trees(topic), journal)
+        said = {'part': part, **given, 'full': int(full)}
+        words = [f'{name.upper()}={value}' for name, value in said.items() if value]
+        command = ' '.join(['make bench', f'TOPIC={topic}', *words])
+        if part:
+            data = with_part(topic, part, bench, given, command)
+        else:
+            data = new_record(topic, command, *benchmark.measure(bench, **given))
+        measure.save(data, measure.path_of(topic))
+        journal.end()
+        pages.write()
+        print(table.text(data))
+        plot.draw(topic)

@@ -5,12 +5,15 @@
  *
  *   pin_span GROUP|DEVICE MIB BACKING
  *
- * BACKING: 4k, thp, hugetlb, hugetlb1g, shared_4k; for a device memfd and
- * memfd_hugetlb, too.
+ * BACKING: thp, hugetlb, hugetlb1g; for a device memfd_hugetlb, too;
+ *   fresh    4K pages, the first that the machine allocates, adjacent in memory
+ *   4k       4K pages of which no two are adjacent
+ *   shared_4k, memfd    the same of shared memory, and of a file for a device
  */
 #define _GNU_SOURCE
 #include <err.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,6 +93,17 @@ static char *memory_of(size_t size, const char *backing)
 	return memory;
 }
 
+/* With 4K pages every second page first: no two that follow one another are adjacent */
+static void touch(char *memory, size_t size, const char *backing)
+{
+	const bool apart = strstr(backing, "4k") || !strcmp(backing, "memfd");
+	const size_t page = sysconf(_SC_PAGESIZE);
+
+	for (size_t at = 0; apart && at < size; at += 2 * page)
+		memory[at] = 1;
+	memset(memory, 1, size);
+}
+
 static uint64_t now(void)
 {
 	struct timespec ts;
@@ -153,7 +167,7 @@ static int main_iommufd(const char *path, size_t size, const char *backing)
 	};
 	int failed;
 
-	memset(memory, 1, size);
+	touch(memory, size, backing);
 	failed = fd < 0 ? call(iommufd, IOMMU_IOAS_MAP, &map, "map") :
 			  call(iommufd, IOMMU_IOAS_MAP_FILE, &map_file, "map");
 	if (failed || call(iommufd, IOMMU_IOAS_UNMAP, &unmap, "unmap"))
@@ -185,7 +199,7 @@ int main(int argc, char **argv)
 		return main_iommufd(argv[1], size, argv[3]);
 	container = container_of(argv[1]);
 	memory = memory_of(size, argv[3]);
-	memset(memory, 1, size);
+	touch(memory, size, argv[3]);
 	map.vaddr = (uintptr_t)memory;
 	if (call(container, VFIO_IOMMU_MAP_DMA, &map, "map") ||
 	    call(container, VFIO_IOMMU_UNMAP_DMA, &unmap, "unmap"))

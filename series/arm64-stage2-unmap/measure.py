@@ -2,8 +2,8 @@
 """arm64-stage2-unmap: how long a real-time task waits while KVM unmaps guest memory, and what the
 unmap costs.
 
-Every boot runs with -icount: the guest's time is instructions executed (1 ns = 1 instruction),
-whatever else the host does. So two boots at a time do not disturb each other.
+Every boot runs with -icount: the guest's time is the number of instructions executed (1 ns = 1
+instruction), so two boots at a time do not disturb each other.
 """
 
 import re
@@ -23,13 +23,13 @@ PROGRAMS = [
     'kvm_page_table_test',
     'dirty_log_perf_test',
 ]
-MODES = {  # {name: what its guests have beside 4 GiB and one CPU}
+MODES = {  # {name: options of its guests, beyond 4 GiB and one CPU}
     'vhe': {},
     'nvhe': {'append': 'kvm-arm.mode=nvhe'},
     'protected': {'append': 'kvm-arm.mode=protected'},
     'nested': {'append': 'kvm-arm.mode=nested'},
     'rt': {},
-    # that fault pages in meanwhile, on CPUs of their own
+    # vCPUs that fault pages in meanwhile, on their own CPUs
     '3 vCPUs': {'cpus': 4},
     # the task is on the CPU of a vCPU that writes the memory, and so waits for mmu_lock
     'waiter': {'cpus': 2},
@@ -66,7 +66,7 @@ COSTS = {
 }
 HIGHER = ('l2_progress', 'faults_per_s')
 
-# what stage2_unmap_perf is asked for: (metric, unit, options, line of its output, times)
+# runs of stage2_unmap_perf: (metric, unit, options, line of its output, factor)
 KINDS = {
     'latency': ('wakeup_latency_us', 'us', '-t', 'wakeup_latency_us', 1),
     'unmap': ('unmap_instructions', 'instructions', '', 'unmap_us', 1000),
@@ -86,7 +86,7 @@ KINDS = {
     'faults': ('faults_per_s', 'faults/s', '-f 3 -c', 'faults', 10**6),  # by unmap_us
 }
 
-# of a row beside its operation and size
+# fields of a row, beside its operation and size
 FIELDS = {
     'latency': {'cpu_of': 'holder'},
     'waiter': {'cpu_of': 'waiter'},
@@ -186,7 +186,7 @@ BOOTS = {
 
 
 def one(pattern, times=1):
-    """The figure that a line of the output names."""
+    """Reads one figure from a line of the output."""
     return lambda text: times * float(re.search(rf'^(?:# )?{pattern} ([\d.]+)$', text, re.M)[1])
 
 
@@ -201,7 +201,7 @@ def instructions(text):
 NESTED = {'operation': 'nested-log', 'mib': 1024, 'slots': 1}
 LOGGED = 'stage2_unmap_nested -t what_l2_writes_is_logged'
 UPSTREAM = {'operation': 'upstream test'}
-# what other commands say, as jobs() has it
+# jobs of other commands
 OTHERS = {
     ('vhe', 'max'): [
         *(
@@ -259,7 +259,7 @@ def reader(kind):
 
 
 def jobs(mode, cpu):
-    """[(metric, unit, fields of the row, command, how to read its output)] of a boot."""
+    """[(metric, unit, fields of the row, command, function that reads its output)] of a boot."""
     found = []
     for kind, operation, mib, *several in BOOTS[mode, cpu]:
         metric, unit, more, *_ = KINDS[kind]
@@ -310,8 +310,8 @@ def boot(bench, tree, image, files, mode, cpu):
 
 
 def measured(bench, *wheres):
-    """(rows, accelerator) of these boots. One of each: another gives the same figures, that is what
-    -icount is for."""
+    """(rows, accelerator) of these boots. Each kernel boots once, as -icount gives the same figures
+    every time."""
     files = [bench.selftest(ARCH, f'kvm/{program}') for program in PROGRAMS]
     keys = [(tree, *where) for where in wheres for tree in ('base', 'patched')]
     images = {
@@ -337,7 +337,7 @@ def part(where):
     return lambda bench, **_: measured(bench, where)
 
 
-# what PART= takes: vhe-max, 3-vCPUs-max ...
+# values of PART=: vhe-max, 3-vCPUs-max ...
 PARTS = {'-'.join(where).replace(' ', '-'): part(where) for where in BOOTS}
 
 
@@ -353,7 +353,7 @@ def size(each):
 
 
 def describe(each):
-    """The cells that say what a row is."""
+    """The cells that identify a row."""
     if each['metric'] == 'wakeup_latency_us':
         slots = f', {each["slots"]} slots' if each['slots'] > 1 else ''
         what = f'{WORDS[each["operation"]]}, {size(each)}{slots}, us'
@@ -374,7 +374,7 @@ def describe(each):
     return [what, each['mode'], each['cpu']]
 
 
-# of the cover letter: each operation, mode and CPU once, and what got worse
+# rows of the cover letter: each operation, mode and CPU once, and regressions
 COVER = {
     'wakeup_latency_us': {
         ('close', 'vhe', 'max'),
@@ -397,7 +397,7 @@ COVER = {
 
 
 def cover(each):
-    """The rows of COVER, latencies of 1 GiB."""
+    """The rows of COVER; latencies only for 1 GiB."""
     where = each.get('operation'), each['mode'], each['cpu']
     return where in COVER.get(each['metric'], ()) and (
         each['metric'] != 'wakeup_latency_us' or each['mib'] == 1024

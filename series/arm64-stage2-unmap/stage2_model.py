@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""stage2_model.py [seeds]: linux/'s stage-2 page-table code under a model of a strict CPU, and with
-mistakes made on purpose, which the model has to see.
+"""stage2_model.py [seeds]: runs the stage-2 page-table code of linux/ under a model of a strict
+CPU, and with seeded bugs, which the model has to detect.
 
-QEMU has no walk caches, and its TLB forgets more than it is told to. The model (stage2_model.c)
-forgets nothing else. It tells, too, after how many pages of 4K, 16K and 64K whoever waits for
-mmu_lock gets it, which no boot tells: the lock is contended whenever it is asked about.
+QEMU has no walk caches, and its TLB drops more than it is told to. The model (stage2_model.c) drops
+nothing else. It also shows after how many pages of 4K, 16K and 64K a waiter gets mmu_lock, which no
+boot shows: in the model the lock is always contended.
 """
 
 import re
@@ -27,7 +27,7 @@ CLEAN = (
 )
 NR = 'step->cleans ? nr * granule / PAGE_SIZE : nr);'
 
-# what is wrong then, and how: (what, text of pgtable.c or mmu.c, its replacement)
+# seeded bugs: (description, text of pgtable.c or mmu.c, its replacement)
 MUTATIONS = [
     (
         'a detached table is not invalidated',
@@ -101,13 +101,13 @@ MUTATIONS = [
 
 
 def cut(text, start):
-    """The text without the function that starts like this."""
+    """The text without the function that starts with these words."""
     return re.sub(rf'{re.escape(start)}.*?\n}}\n', '', text, flags=re.S)
 
 
 def source():
-    """kvm_pgtable.h and stage 2 of pgtable.c, without includes and what is not modelled, and of
-    mmu.c when to release the lock, and how tables are freed."""
+    """kvm_pgtable.h and the stage-2 part of pgtable.c without includes and functions that are not
+    modelled, and the functions of mmu.c that yield the lock and free tables."""
     header = cut(
         (ARM64 / 'include/asm/kvm_pgtable.h').read_text(), 'static inline u64 kvm_get_parange'
     )
@@ -128,7 +128,7 @@ def source():
 
 
 def run(header, code, seeds):
-    """(exit status, output) of the model around this code; of the first page size that fails."""
+    """(exit status, output) of the model with this code, for the first page size that fails."""
     with tempfile.TemporaryDirectory() as folder:
         whole, program = Path(folder) / 'whole.c', Path(folder) / 'program'
         whole.write_text(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures collapse-ipis: the IPIs of collapses, what collapses and GUP-fast take in instructions,
-and the time of a collapse beside other CPUs."""
+"""Measures collapse-ipis: IPIs per collapse, instructions of collapses and of GUP-fast, and the
+time of a collapse while other CPUs are busy."""
 
 import functools
 import re
@@ -24,8 +24,8 @@ IPIS = re.compile(r'ipis_(sync|tlb)_(\d+)_(\w+)')
 
 
 def boot_both(bench, arch, images, job, file, options, what):
-    """{tree: figures} and the accelerator. What is counted does not depend on the host's time, so
-    the two kernels run side by side."""
+    """({tree: figures}, accelerator). Counts do not depend on the host's time, so the two kernels
+    run at the same time."""
 
     def boot(tree):
         return bench.figures_of(
@@ -38,7 +38,7 @@ def boot_both(bench, arch, images, job, file, options, what):
 
 
 def fields_of(name):
-    """What a metric of the program says: the fields of its row."""
+    """The fields of a row, parsed from the name that the program prints."""
     if found := IPIS.fullmatch(name):
         kind, order, neighbours = found.groups()
         return {
@@ -112,7 +112,7 @@ HEAD = ['what', 'on', 'CPUs', 'order', 'others']
 
 
 def describe(each):
-    """The cells that say what a row is."""
+    """The cells that identify a row."""
     what = each['metric'].replace('_instructions', ', instructions').replace('_', ' ')
     what = what.replace('ipis per', 'IPIs per').replace('gup fast', 'GUP-fast')
     if 'kind' in each:
@@ -125,7 +125,7 @@ def describe(each):
 
 
 def cover(each):
-    """On x86: IPIs of 8 CPUs, and GUP-fast."""
+    """On x86, IPIs with 8 CPUs, and GUP-fast."""
     if each['arch'] != 'x86_64':
         return False
     if each['metric'] == 'ipis_per_collapse':
@@ -143,7 +143,7 @@ def note(data):
 
 
 def plot(data, plt):
-    """Bars of the IPIs for walks, base beside patched: a group for each order."""
+    """Bars of the IPIs for walks, grouped by order, base beside patched."""
     rows = [
         each
         for each in data['rows']

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""iommu-lookup: what unmapping through type1 and iommufd executes, and filling a second domain,
-behind VT-d, AMD's IOMMU and SMMUv3; what dma_unmap_single() does; how often SMMUv3 is synchronized;
-how large the code is. base against base and this topic, so LINUX= is a tree with this topic alone.
+"""Measures iommu-lookup behind VT-d, AMD's IOMMU and SMMUv3: instructions of unmaps by type1 and
+iommufd, of filling a second domain and of dma_unmap_single(), synchronizations of SMMUv3, and the
+size of the code.
 """
 
 import re
@@ -52,7 +52,7 @@ def guest(bench, arch, tree, job, files, options, what):
 
 
 def unmap_calls(bench, behind):
-    """The program, once for both kernels: what two threads build, one reads half written."""
+    """The program, built once for both kernels, before threads use it."""
     arch, _ = BEHIND[behind]
     return bench.program(arch, 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
 
@@ -72,7 +72,7 @@ def calls(bench, file, behind, path, tree, what='-icount', words='', before='', 
 
 
 def both(function):
-    """What it gives for the base and the patched tree; a guest with -icount is one thread."""
+    """The results of both kernels, booted at the same time: a guest with -icount is one thread."""
     with Pool(2) as pool:
         return list(pool.map(function, TREES))
 
@@ -108,7 +108,7 @@ def instructions(bench, behind):
 
 
 def dma_unmap(bench, tree):
-    """{metric: [seconds for NUMBER]}; strict, so an invalidation each."""
+    """{metric: [seconds for NUMBER unmaps]}, in strict mode, so that each unmap is invalidated."""
     bench.build('arm64', 'plain', tree)
     made = BUILD / f'dma-unmap-{tree}'
     file = bench.module('arm64', 'plain', tree, HERE / 'dma_unmap' / 'dma_unmap.c', made)
@@ -143,7 +143,7 @@ def dma_unmaps(bench):
 
 
 def syncs(bench):
-    """CMD_SYNCs of an unmap, for each 2M."""
+    """CMD_SYNCs of an unmap, per 2M."""
     file = unmap_calls(bench, 'SMMUv3')
     before = (
         f'cd /sys/kernel/tracing\necho {SYNCS} > set_ftrace_filter\n'
@@ -205,7 +205,7 @@ def second_domain(bench, tree):
 
 
 def replay(bench):
-    """What type1 executes to map 1 GiB into a second domain, too."""
+    """Instructions of type1 that maps 1 GiB into a second domain, too."""
     (base, _), (patched, _) = (second_domain(bench, tree) for tree in TREES)
     for name in base:
         yield in_instructions(
@@ -220,7 +220,7 @@ def replay(bench):
 
 
 def seconds(bench, runs):
-    """On two vCPUs, in turn: base, patched, base; the second base tells what chance does."""
+    """With two vCPUs, in turn: base, patched, base. The second base shows the noise."""
     file = unmap_calls(bench, 'VT-d')
     for path in PATHS:
         boots = [
@@ -258,7 +258,7 @@ def part(function, *arguments):
     return rows
 
 
-# what PART= takes
+# values of PART=
 PARTS = {
     'dma': part(dma_unmaps),
     'syncs': part(syncs),
@@ -317,7 +317,7 @@ def describe(each):
 
 
 def cover(each):
-    """What got worst."""
+    """The largest regression."""
     return each['metric'] == 'cmd_syncs_per_2m' and each['ratio'] < 1
 
 

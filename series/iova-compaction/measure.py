@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measures iova-compaction: module/iova_bench.c in base and patched kernels, in guests whose time
-is the number of instructions executed. A run gives the same figures whenever and wherever it is
-done."""
+is the number of instructions executed. The figures do not depend on the host."""
 
 import re
 from functools import partial
@@ -24,7 +23,7 @@ SHIFT = {64: 3}
 APPEND = 'slab_nomerge lpj=4000000 cpu_init_udelay=0'
 SOURCE = Path(__file__).parent / 'module'
 LINE = re.compile(r'([\w-]+)((?: -?\d+)+)$')
-BOOTS = {  # what PART= takes: CPUs and jobs of one boot of each kernel
+BOOTS = {  # {value of PART=: (CPUs, jobs) of one boot of each kernel}
     # the timer looks at other moments each time
     'one-cpu': (1, ('steady', 'irqsoff', 'irqsoff', 'irqsoff')),
     'misses': (64, ('burst', 'burst limit32=1')),
@@ -108,7 +107,7 @@ def boot_once(bench, tree, image, folder, jobs, cpus):
 
 
 def rows_of_returns(cpus, base, patched):
-    """Of job=return: `return[_fq] IDLE_MS INSTRUCTIONS WARM PEAK KEPT NOW`, several times each."""
+    """Rows of job=return, from lines `return[_fq] IDLE_MS INSTRUCTIONS WARM PEAK KEPT NOW`."""
     rows = []
     for name, queued in (('return', False), ('return_fq', True)):
         pairs = list(zip(base.get(name, ()), patched.get(name, ())))
@@ -132,7 +131,7 @@ def rows_of_returns(cpus, base, patched):
 
 
 def rows_of_traffic(cpus, one, other):
-    """Mixed traffic after the burst, against that before the first burst in the same tree."""
+    """Rows of mixed traffic: its speed after the burst as a share of that before any burst."""
     rows = []
     for name in one:
         found = re.fullmatch(r'traffic_(\d)_(\d+)s', name)
@@ -155,7 +154,7 @@ def rows_of_traffic(cpus, one, other):
 
 
 def rows_of_misses(cpus, one, other):
-    """Of job=burst, below 4G and beyond it"""
+    """Rows of job=burst, with limits of 32 and 64 bits."""
     rows = []
     for limit in (64, 32):
         name = f'miss_after_{limit}'
@@ -177,7 +176,7 @@ def rows_of_misses(cpus, one, other):
 
 
 def rows_of(cpus, base, patched):
-    """base, patched: what boot_once() gave for that many CPUs."""
+    """base, patched: the results of boot_once() with that many CPUs."""
     one, other, rows = base[0], patched[0], []
     if cpus == 1:
         rows.append(
@@ -254,7 +253,7 @@ def rows_of(cpus, base, patched):
 
 
 def part(bench, cpus, jobs, **_):
-    """One boot of each kernel: more would give the same figures."""
+    """Boots each kernel once; more boots would give the same figures."""
 
     def boot(tree):
         image = bench.build('x86_64', 'trace', tree)
@@ -301,7 +300,7 @@ def describe(each):
 
 
 def cover(each):
-    """What got worst, and what the letter answers with."""
+    """The largest regression, and the rows of the letter."""
     if each['metric'] == 'max_irqsoff_us':
         return each['during'].endswith(('flush_32-bit', 'shrink_32-bit'))
     if each['cpus'] != 64:
@@ -323,7 +322,7 @@ def cover(each):
 
 
 def drawn(each):
-    """What 64 CPUs do."""
+    """Rows with 64 CPUs."""
     return each['cpus'] == 64
 
 

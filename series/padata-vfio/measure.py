@@ -12,7 +12,7 @@ from kit.process import Pool
 QUICK = 'x86_64', 'plain+quick', 'vfio/vfio_pin_perf'  # what `make run` boots: kernel and program
 MIB = 1024
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}  # of vfio_pin_perf
-# of type1 and iommufd, by its address; the first ones that a guest allocates first
+# memory that type1 and iommufd map by its address; 'fresh' has to be the first in a guest
 RANGES = {
     'fresh': '4K adjacent',
     '4k': '4K',
@@ -23,7 +23,7 @@ RANGES = {
 }
 FILES = {'memfd': '4K file', 'memfd_hugetlb': '2M file'}  # of iommufd
 PATHS = {'type1': 'group', 'iommufd': 'device'}
-# of the device, to a shell in the guest; and its huge pages
+# sets the paths of the device in the guest's shell, and reserves huge pages
 WAYS = (
     'group=/dev/vfio/$(basename $(readlink /sys/bus/pci/devices/$BDF/iommu_group))\n'
     'device=/dev/vfio/devices/$(ls /sys/bus/pci/devices/$BDF/vfio-dev)\n'
@@ -33,7 +33,7 @@ CALLS = {'map': 'present_pin_instructions', 'unmap': 'unmap_instructions'}
 
 
 def rows(pairs):
-    """The record's rows. What user space does alone is no row."""
+    """The rows of the record. Prefaulting by user space is not a row of its own."""
     found = []
     for backing in BACKINGS:
         for metric in ('map_cold', 'map_warm', 'unmap'):
@@ -43,7 +43,7 @@ def rows(pairs):
                     name, [base[name] for base, _ in pairs], [patched[name] for _, patched in pairs]
                 )
             )
-        # user space's own: both kernels' figures count
+        # this is user space's part, so the figures of both kernels count
         prefault = statistics.median(
             each for pair in pairs for both in pair for each in both[f'prefault2_{backing}']
         )
@@ -59,8 +59,7 @@ def rows(pairs):
 
 
 def boot(bench, tree, flavour, job, what):
-    """Each backing in turn, the huge pages reserved all the time, and the kernel; touched by the
-    host before it counts."""
+    """Boots a guest whose memory the host has touched before, as its first touch takes time."""
     options = Options(
         memory=f'{2 * MIB + 1024}M', prealloc=True, limits=Limits(silence=300, total=1200)
     )
@@ -75,8 +74,8 @@ def boot(bench, tree, flavour, job, what):
 
 
 def pairs_of(bench, runs, rounds, flavour='plain'):
-    """After each boot of both kernels: (rows so far, accelerator). Seconds, of two vCPUs. Huge
-    pages take a tenth of the time of small ones: they are measured thrice as often."""
+    """Yields (rows so far, accelerator) after each boot of both kernels: seconds, with two vCPUs.
+    Huge pages take a tenth of the time of small ones, so they are measured three times as often."""
     each = f'vfio_pin_perf -s {MIB}'
     job = (
         f'{each} -n {rounds} -b 4k $BDF; {each} -n {3 * rounds} -b thp $BDF; '
@@ -96,7 +95,7 @@ def pairs_of(bench, runs, rounds, flavour='plain'):
 
 
 def quick(bench, runs, rounds=1):
-    """Without what the series does not make faster."""
+    """The rows of `make run`: without maps of absent memory, which stay the same."""
     for found, accelerator in pairs_of(bench, runs, rounds, QUICK[1]):
         yield [each for each in found if not each['metric'].startswith('map_cold')], accelerator
 
@@ -107,7 +106,7 @@ def seconds(bench, runs=5, rounds=3):
 
 
 def instructions(bench, jobs, flavour='plain'):
-    """Of one thread that maps and unmaps memory which is there."""
+    """Instructions of one thread that maps and unmaps present memory."""
     program = bench.program('x86_64', 'pin_span', [Path(__file__).parent / 'span/pin_span.c'])
     job = WAYS + ''.join(
         f'pin_span ${PATHS[path]} {MIB} {backing} | sed "s/^/{path}_{backing}_/" || exit\n'
@@ -143,7 +142,7 @@ def instructions(bench, jobs, flavour='plain'):
 
 
 def counted(bench):
-    """For `make run`, beside its seconds: what repeats however busy the host is."""
+    """Rows for `make run` that do not depend on the load of the host."""
     backings = ('fresh', 'thp', 'hugetlb')
     return instructions(bench, [('type1', backing) for backing in backings], QUICK[1])
 
@@ -154,7 +153,7 @@ def present(bench, **_):
     return [*instructions(bench, type1), *instructions(bench, iommufd)], 'tcg'
 
 
-# what PART= takes
+# values of PART=
 PARTS = {'present': present, 'seconds': seconds}
 
 
@@ -175,7 +174,7 @@ WORDS = {
 
 
 def describe(each):
-    """The cells that say what a row is."""
+    """The cells that identify a row."""
     if each['unit'] == 's':
         prefix = next(word for word in WORDS if each['metric'].startswith(f'{word}_'))
         return [f'type1, {WORDS[prefix]}, s', BACKINGS[each['metric'].removeprefix(f'{prefix}_')]]
@@ -192,7 +191,7 @@ COVER = {
 
 
 def cover(each):
-    """What the cover letter shows: maps with type1, and the unmap that got worst."""
+    """The rows of the cover letter: maps with type1, and the largest regression."""
     return (each.get('path'), each.get('backing')) in COVER.get(each['metric'], ())
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest's kernel boots under QEMU and KVM in a pseries guest with nested HV, while that collapses
-huge pages, the guest's among them.
+"""Boots a kernel under QEMU and KVM in a pseries guest with nested HV, which collapses huge pages
+meanwhile, also those of its guest.
 
 Downloads a QEMU for ppc64el (31 MB), so neither `make test` nor CI runs it. Exit status: as of make
 test.
@@ -32,7 +32,7 @@ L1 = """#!/bin/sh
 mkdir -p /lib64
 ln -s /job/ld64.so.2 /lib64/
 thp=/sys/kernel/mm/transparent_hugepage
-# small pages first, for khugepaged to collapse
+# starts with small pages, for khugepaged to collapse
 echo never > $thp/enabled
 echo 0 > $thp/khugepaged/alloc_sleep_millisecs
 echo 10 > $thp/khugepaged/scan_sleep_millisecs

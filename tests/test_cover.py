@@ -72,12 +72,23 @@ class Records(unittest.TestCase):
             PATCH.replace('Why.', 'Because.'),
             PATCH.replace('A comment', 'Another'),
             PATCH.replace('two lines', 'two others'),
+            PATCH.replace('two lines', '\ttwo lines'),
             PATCH.replace('@@ -1,2 +1,5 @@', '@@ -7,2 +7,5 @@'),
         ):
             self.assertEqual(provenance.changes(PATCH), provenance.changes(same))
         self.assertNotEqual(
             provenance.changes(PATCH), provenance.changes(PATCH.replace('int new', 'long new'))
         )
+
+    def test_tests_are_not_measured_but_benchmarks_are(self):
+        for path, measured in (
+            ('tools/testing/selftests/a/a_test.c', False),
+            ('tools/testing/selftests/a/a_perf.c', True),
+            ('drivers/a/kunit_a.h', False),
+        ):
+            text = PATCH.replace('a.c', path)
+            self.assertEqual(measured, bool(provenance.changes(text)))
+            self.assertTrue(provenance.changes(text, unmeasured=True))
 
     def test_a_record_of_other_code_is_marked(self):
         topic = topics.measured()[0]

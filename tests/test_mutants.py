@@ -162,7 +162,7 @@ class Score(unittest.TestCase):
         with (
             mock.patch.object(score.mutant, 'of', lambda _: mutants),
             mock.patch.object(score, 'load', lambda _: rows),
-            mock.patch.object(score.provenance, 'code_of', lambda _: 'new'),
+            mock.patch.object(score.provenance, 'code_of', lambda *_, **__: 'new'),
         ):
             self.assertEqual(
                 score.markdown('x'),

@@ -14,20 +14,22 @@ from kit.process import result
 from kit.source.patches import patch_files
 from kit.vm.qemu import found_version
 
-# these files are not compiled into kernels or benchmarks
-TEXTS = ('Documentation/', 'MAINTAINERS')
+# these files are not compiled into the measured kernels and programs
+UNMEASURED = re.compile(
+    r'Documentation/|MAINTAINERS|tools/testing/(?!.*_perf\.c)|.*kunit|.*-selftests\.c'
+)
 
 
-def changes(text: str) -> list[str]:
+def changes(text: str, unmeasured: bool = False) -> list[str]:
     """The lines of code that a patch adds and removes, each with its file; without messages,
-    comments, context, line numbers and spaces."""
+    comments, context, line numbers and spaces. unmeasured: with UNMEASURED files."""
     found, path, comment = [], '', False
     for line in text.partition('\n---\n')[2].splitlines():
         if line.startswith('diff --git '):
             path, comment = line.split(' b/')[-1], False
         elif line.startswith(('--- ', '+++ ', '@@')):
             comment = False
-        elif line[:1] in ('+', '-') and not path.startswith(TEXTS):
+        elif line[:1] in ('+', '-') and (unmeasured or not UNMEASURED.match(path)):
             code = re.sub(r'/\*.*?\*/', '', line[1:]).strip()
             if comment:
                 _, ends, code = code.partition('*/')
@@ -36,15 +38,16 @@ def changes(text: str) -> list[str]:
                 code, comment = code.partition('/*')[0], True
             code = re.sub(r'\s*//.*', '', code).strip()
             # skips lines of a comment that begins in the context
-            if code and not code.startswith('* ') and code not in ('*', '*/'):
+            if code and not re.match(r'\*(\s|/|$)', code):
                 found.append(f'{path}:{line[0]}{" ".join(code.split())}')
     return found
 
 
-def code_of(topic: str) -> str:
+def code_of(topic: str, unmeasured: bool = False) -> str:
     """A digest of the code of a topic's patches, which does not depend on how patches divide it."""
     whole = hashlib.sha256()
-    for line in sorted(line for path in patch_files(topic) for line in changes(path.read_text())):
+    texts = [path.read_text() for path in patch_files(topic)]
+    for line in sorted(line for text in texts for line in changes(text, unmeasured)):
         whole.update(f'{line}\n'.encode())
     return whole.hexdigest()[:16]
 

@@ -33,7 +33,7 @@ def record(topic: str, row: Row) -> None:
     """Replaces the mutant's row, and drops rows of mutants that no longer exist."""
     with Lock(BUILD / 'record'):
         names = [each.name for each in mutant.of(topic)]
-        rows = {**load(topic), row['name']: {**row, 'code': provenance.code_of(topic)}}
+        rows = {**load(topic), row['name']: {**row, 'code': provenance.code_of(topic, unmeasured=True)}}
         kept = [rows[name] for name in names if name in rows]
         measure.save({'topic': topic, 'rows': kept}, path_of(topic))
 
@@ -44,7 +44,7 @@ def listed(words: str, names: list[str]) -> list[str]:
 
 def markdown(topic: str) -> str:
     """The outcomes of the topic's mutants."""
-    rows, code = load(topic), provenance.code_of(topic)
+    rows, code = load(topic), provenance.code_of(topic, unmeasured=True)
     mutants = mutant.of(topic)
     real = [each.name for each in mutants if not each.equivalent]
     tried = [name for name in real if name in rows]

@@ -5,8 +5,8 @@ A record is {topic, base, accelerator, command, date, code, config, tools, rows}
 kit/bench/provenance.py; `topic` may be a posting, TOPIC/NN-POSTING. `parts` is {command: {date,
 code}} of the parts that were measured separately. row() makes a row. It has `metric`, `unit`,
 `better` (lower or higher), `base`, `patched`, `ratio` (how many times better patched is; None means
-infinitely, as patched is 0) and `runs`. `min` and `max` are the smallest and the largest of the
-ratio and of the ratios of single boots. A row of a part that was measured separately has the
+infinitely, as patched is 0) and `runs`. `min` and `max` are the extremes among the
+overall ratio and the ratios of single boots. A row of a part that was measured separately has the
 `command` that measured it.
 
 A topic's measure.py defines:

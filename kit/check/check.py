@@ -71,8 +71,8 @@ def compiling_lane(arch: str, full: bool) -> Lane:
 
 
 def lanes(full: bool = False) -> list[Lane]:
-    """The longest lane comes last: the main thread runs it, which gets signals and shows
-    progress."""
+    """The lanes, the longest one last: the main thread runs it. That thread also gets signals and
+    shows progress."""
     return [
         OWN,
         READING,

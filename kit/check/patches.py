@@ -62,8 +62,8 @@ def plain_am() -> None:
 
 
 def checkpatched() -> None:
-    """checkpatch --strict: 0 errors, 0 warnings, 0 checks; without sign-offs, which `make mail`
-    adds, and new files, which `binding` checks."""
+    """checkpatch --strict reports nothing, apart from missing sign-offs (`make mail` adds them) and
+    new files (`binding` checks them)."""
     need_patches()
     checkout(series().last, READ)
     bad = checkpatch.findings(series().patches, READ, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')

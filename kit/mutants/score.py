@@ -33,7 +33,8 @@ def record(topic: str, row: Row) -> None:
     """Replaces the mutant's row, and drops rows of mutants that no longer exist."""
     with Lock(BUILD / 'record'):
         names = [each.name for each in mutant.of(topic)]
-        rows = {**load(topic), row['name']: {**row, 'code': provenance.code_of(topic, unmeasured=True)}}
+        code = provenance.code_of(topic, unmeasured=True)
+        rows = {**load(topic), row['name']: {**row, 'code': code}}
         kept = [rows[name] for name in names if name in rows]
         measure.save({'topic': topic, 'rows': kept}, path_of(topic))
 

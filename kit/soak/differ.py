@@ -86,7 +86,7 @@ def compare(base: Sequence[str], patched: Sequence[str]) -> dict[str, str | None
 
 
 def differ(machine: Machine, iommu: str, calls: int, seed: int, pool: Pool) -> Row:
-    """Runs one IOMMU and prints its results; returns its row."""
+    """Runs the comparison behind one IOMMU, prints the results and returns their row."""
     asked, arch = settings(), settings().archs[machine.arch]
     trees = OURS.base, OURS.patched
     file = soak.built(machine, asked.program, asked.folders)

@@ -405,7 +405,7 @@ def cover(each):
 
 
 def drawn(each):
-    """Latencies of 1 GiB, and costs with VHE."""
+    """Latencies for 1 GiB of memory, and costs with VHE."""
     if each['metric'] == 'wakeup_latency_us':
         return each['mib'] == 1024
     if each['unit'] == 'count' or each['cpu'] != 'max' or each['base'] is None:

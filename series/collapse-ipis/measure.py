@@ -5,7 +5,7 @@ time of a collapse while other CPUs are busy."""
 import functools
 import re
 
-from kit.bench.measure import TREES, row
+from kit.bench.measure import TREES, commands, row
 from kit.model import Options
 from kit.process import Pool
 
@@ -114,11 +114,11 @@ HEAD = ['what', 'on', 'CPUs', 'order', 'others']
 def describe(each):
     """The cells that identify a row."""
     what = each['metric'].replace('_instructions', ', instructions').replace('_', ' ')
-    what = what.replace('ipis per', 'IPIs per').replace('gup fast', 'GUP-fast')
+    what = what.replace('ipis per', 'IPIs per')
     if 'kind' in each:
-        what += {'sync': ', for walks', 'tlb': ', for TLBs'}[each['kind']]
+        what = {'sync': 'IPIs for walks', 'tlb': 'IPIs for TLBs'}[each['kind']]
     if 'pages' in each:
-        what += f', {each["memory"]} pages, {each["pages"]} a call'
+        what = f'GUP-fast, {each["memory"]}, {each["pages"]}'
     on = ' '.join(filter(None, (each['arch'], each['mmu'])))
     cpus, order = str(each.get('cpus', 1)), str(each.get('order', ''))
     return [what, on, cpus, order, each.get('neighbours', '')]
@@ -129,39 +129,17 @@ def cover(each):
     if each['arch'] != 'x86_64':
         return False
     if each['metric'] == 'ipis_per_collapse':
-        return each['cpus'] == 8 and each['neighbours'] == 'walk' and each['order'] in (2, 9)
+        worst = each['kind'] == 'tlb' and each['order'] == 9 and each['neighbours'] == 'idle'
+        walks = each['neighbours'] == 'walk' and each['order'] in (2, 9)
+        return each['cpus'] == 8 and (worst or walks)
     return each['metric'] == 'gup_fast_instructions' and each['pages'] == 1
 
 
 def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}, with -icount shift=0 for '
-        f'instructions; powerpc: pseries, 64K pages. IPIs: the events csd_queue_cpu of the '
-        f'functions that wait for walks and flush TLBs, per collapse; mTHP orders by khugepaged. '
-        f'Half of the CPUs are in nohz_full=. `{data["command"]}`'
+        'instructions. GUP-fast: instructions per page, and pages a call. powerpc: pseries, 64K '
+        'pages. IPIs: csd_queue_cpu events of the functions that wait for walks and flush TLBs, '
+        'per collapse; mTHP orders by khugepaged. '
+        f'Half of the CPUs are in nohz_full=. {commands(data)}'
     )
-
-
-def plot(data, plt):
-    """Bars of the IPIs for walks, grouped by order, base beside patched."""
-    rows = [
-        each
-        for each in data['rows']
-        if each['metric'] == 'ipis_per_collapse' and each['kind'] == 'sync' and each['cpus'] == 8
-    ]
-    figure, axes = plt.subplots(1, len(MACHINES), figsize=(12, 3.2), sharey=True)
-    for panel, (arch, mmu) in zip(axes, MACHINES):
-        found = [each for each in rows if (each['arch'], each['mmu']) == (arch, mmu)]
-        for place, each in enumerate(found):
-            panel.bar(place * 3, each['base'], color='#4477aa', alpha=0.4)
-            panel.bar(place * 3 + 1, each['patched'], color='#4477aa')
-        panel.set_xticks(
-            [place * 3 for place in range(len(found))],
-            [f'{each["order"]} {each["neighbours"]}' for each in found],
-            rotation=90,
-            fontsize=6,
-        )
-        panel.set_title(f'{arch} {mmu}')
-    axes[0].set_ylabel(f'IPIs a collapse ({data["base"]})')
-    figure.tight_layout()
-    return figure

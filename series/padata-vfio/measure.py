@@ -185,6 +185,7 @@ def describe(each):
 
 
 COVER = {
+    'map_cold_thp': [(None, None)],
     'present_pin_instructions': [('type1', each) for each in ('fresh', '4k', 'thp', 'hugetlb1g')],
     'unmap_instructions': [('iommufd', 'shared_4k')],
 }

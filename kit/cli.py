@@ -432,7 +432,7 @@ def prepare(verb: Verb, given: Given) -> 'Trees | None':
         )
     if alone:
         return None
-    # for mail, LINUX= is only the tree with the base's tag
+    # mail only looks up the base's tag in LINUX=
     path = given.get('linux') if verb.needs != 'series' else None
     trees = needed.trees(verb.needs, path, given.get('base'), given.get('stable-git'))
     return trees if verb.needs == 'own' else None

@@ -75,7 +75,7 @@ def tools() -> dict[str, str]:
 
 
 def below(name: str) -> dict[str, str]:
-    """{topic or posting: digest of its code} of the patches applied below, and of its own."""
+    """{topic or posting: digest of its code} for this one and for those applied below it."""
     applied = topics.below(name) if '/' in name else topics.after(name)
     return {each: code_of(each) for each in (*applied, name)}
 

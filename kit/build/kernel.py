@@ -77,8 +77,8 @@ def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
 
 
 def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, folder: Path) -> None:
-    """Copies the patched kernel's objects to the base's folder and touches the sources that differ,
-    so that make rebuilds only objects that depend on them. ccache does not help: the series adds a
+    """Copies the patched kernel's objects to the base's folder and touches the sources that differ.
+    make then rebuilds only the objects that depend on them. ccache does not help: the series adds a
     symbol to the configuration, so all objects differ. A folder without a .config is copied again.
     """
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)

@@ -67,7 +67,7 @@ def bisected(arch: str) -> Tree:
 
 
 def source(tree: Tree) -> Path:
-    """The tree's source folder; makes the base's worktree if needed."""
+    """Returns the source folder of the tree. Creates the worktree of the base if needed."""
     folder = tree.linux
     if not (LINUX / '.git').exists() and tree in (PATCHED, BASE):
         raise KitError('linux/ does not exist: make tree')

@@ -8,7 +8,7 @@ own.
 omitted if there is only one topic. --patch selects patches of a `single` topic by their file name.
 By default, an mbox is written below build/mail. --reflect sends the mails to the sender only.
 --send, which needs --reviewed, sends them to the recipients. --linux or --stable-git names a git
-tree with the base's tag, so that the base-commit is one that others have.
+tree with the base's tag, so that the mail names a public base-commit.
 """
 
 import datetime
@@ -99,8 +99,8 @@ def address_of(who: str) -> str:
 
 
 def upstream(version: str, *places: str) -> str | None:
-    """The commit of the base's tag in a tree that others have, too. linux/ has a commit of its own
-    without history."""
+    """The commit of the base's tag in a public tree. The base's commit in linux/ is local and lacks
+    history."""
     tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = result(

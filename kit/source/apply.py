@@ -96,7 +96,7 @@ def put(folder: Path, topic: str) -> str:
 
 
 def apply(folder: Path) -> dict[str, str]:
-    """Applies series/ in a worktree of its own; returns {part: commit}."""
+    """Applies series/ in a separate worktree; returns {part: commit}."""
     for topic in order():
         if found := strays(topic):
             raise KitError(f'{shown(found[0])} is in no posting of {topic}: make export')

@@ -87,7 +87,7 @@ def try_git(
     env: Environment | None = None,
     stdin: str | None = None,
 ) -> Done:
-    """The same, but a failure of git is no error."""
+    """Like git(), but returns also if git fails."""
     return result(
         git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})), stdin=stdin
     )

@@ -32,8 +32,8 @@ class Ended:
 
 
 def ended_of(kernel: str, arch: str, said: Report, ended: Outcome) -> Ended:
-    """Combines a verdict.Report and the guest's Outcome. A lost guest or a kernel splat becomes a
-    failed result of its own."""
+    """Combines a verdict.Report and the guest's Outcome. A lost guest or a kernel splat adds a
+    failed result."""
     found = said.results()
     if ended.status in (guest.LOST, guest.SPLAT):
         found.append(

@@ -48,8 +48,8 @@ class Asked:
 
 
 def there(test: Test, tree: Tree) -> bool:
-    """Does the tree have the test? A user's tree may lack tests that the series adds, and fixes of
-    the base's bugs."""
+    """Does the tree have the test? A user's tree may lack tests that the series adds, and fixes for
+    bugs of the base."""
     if test.reproducer:
         return False
     if test.program:

@@ -74,7 +74,7 @@ def job_of(tests: Sequence[Test], first: str = '[ ! -e /job/keep_vm ] || /job/ke
     first command."""
     lines = ['#!/bin/sh', 'cd /tmp', PLAIN, first]
     for number, test in enumerate(tests):
-        # the mark is on a line of its own, even if the output lacks a final newline
+        # start the mark on a new line, even if the output lacks a final newline
         lines += [
             f'echo "## begin {number}"',
             command_of(test),

@@ -29,7 +29,11 @@ WAYS = (
     'device=/dev/vfio/devices/$(ls /sys/bus/pci/devices/$BDF/vfio-dev)\n'
     f'echo {MIB // 2 + 1} > /proc/sys/vm/nr_hugepages\n'
 )
-CALLS = {'map': 'present_pin_instructions', 'unmap': 'unmap_instructions'}
+# {argument of pin_span: {call: metric}}
+CALLS = {
+    '': {'map': 'present_pin_instructions', 'unmap': 'unmap_instructions'},
+    'kill': {'kill': 'kill_to_free'},
+}
 
 
 def rows(pairs):
@@ -106,11 +110,12 @@ def seconds(bench, runs=5, rounds=3):
 
 
 def instructions(bench, jobs, flavour='plain'):
-    """Instructions of one thread that maps and unmaps present memory."""
+    """Instructions of one thread that maps and unmaps present memory, and of the exit of a process
+    that is killed while its memory is mapped."""
     program = bench.program('x86_64', 'pin_span', [Path(__file__).parent / 'span/pin_span.c'])
     job = WAYS + ''.join(
-        f'pin_span ${PATHS[path]} {MIB} {backing} | sed "s/^/{path}_{backing}_/" || exit\n'
-        for path, backing in jobs
+        f'pin_span ${PATHS[path]} {MIB} {backing} {how} | sed "s/^/{path}_{backing}_/" || exit\n'
+        for path, backing, how in jobs
     )
     options = Options(
         cpus=1,
@@ -132,25 +137,28 @@ def instructions(bench, jobs, flavour='plain'):
 
     with Pool() as pool:  # a guest with -icount is one thread of the host
         base, patched = pool.map(one, TREES)
-    for path, backing in jobs:
-        for call, metric in CALLS.items():
+    for path, backing, how in jobs:
+        for call, metric in CALLS[how].items():
             before, after = (
                 [[round(each) for each in figures[f'{path}_{backing}_{call}']]]
                 for figures in (base, patched)
             )
-            yield row(metric, before, after, 'instructions', vcpus=1, path=path, backing=backing)
+            details = {'path': path, 'backing': backing, 'vcpus': 1, 'mib': MIB}
+            yield row(metric, before, after, 'instructions', **details)
 
 
 def counted(bench):
     """Rows for `make run` that do not depend on the load of the host."""
     backings = ('fresh', 'thp', 'hugetlb')
-    return instructions(bench, [('type1', backing) for backing in backings], QUICK[1])
+    return instructions(bench, [('type1', backing, '') for backing in backings], QUICK[1])
 
 
 def present(bench, **_):
-    type1 = [('type1', backing) for backing in RANGES]
-    iommufd = [('iommufd', backing) for backing in (*RANGES, *FILES)]
-    return [*instructions(bench, type1), *instructions(bench, iommufd)], 'tcg'
+    found = []
+    for path, backings in ('type1', RANGES), ('iommufd', {**RANGES, **FILES}):
+        jobs = [(path, backing, '') for backing in backings]
+        found += instructions(bench, [*jobs, (path, '4k', 'kill'), (path, 'thp', 'kill')])
+    return found, 'tcg'
 
 
 # values of PART=
@@ -170,6 +178,7 @@ WORDS = {
     'prefault_then_map': 'two threads prefault, one maps',
     'present_pin_instructions': 'map',
     'unmap_instructions': 'unmap',
+    'kill_to_free': 'kill until the memory is free',
 }
 
 
@@ -199,7 +208,8 @@ def cover(each):
 def drawn(each):
     """Maps of present memory, and unmaps of anonymous memory."""
     small = each.get('backing') in ('fresh', *BACKINGS)
-    return each['metric'] == 'present_pin_instructions' or small
+    unmap = each['metric'] == 'unmap_instructions' and small
+    return each['metric'] == 'present_pin_instructions' or unmap
 
 
 def note(data):

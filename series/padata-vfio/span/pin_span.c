@@ -3,7 +3,11 @@
  * Maps and unmaps present memory with VFIO type1, or that and memfds with iommufd.
  * Prints how many nanoseconds each call took: with -icount instructions.
  *
- *   pin_span GROUP|DEVICE MIB BACKING
+ *   pin_span GROUP|DEVICE MIB BACKING [kill]
+ *
+ * With "kill", a process that has mapped the memory is killed instead of unmapping
+ * it. "kill" is then how long it takes until the process can be reaped, which is
+ * when its memory is unpinned and free.
  *
  * BACKING: thp, hugetlb, hugetlb1g; for a device memfd_hugetlb, too;
  *   fresh    4K pages, the first that the machine allocates, adjacent in memory
@@ -13,6 +17,7 @@
 #define _GNU_SOURCE
 #include <err.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +25,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -125,6 +131,46 @@ static int call(int fd, unsigned long request, void *argument, const char *what)
 	return failed;
 }
 
+static int mapped = -1;	/* where a child that is to be killed reports that it has mapped */
+
+/* Returns in the child only */
+static void kill_when_mapped(void)
+{
+	int fds[2];
+	pid_t child;
+	char byte;
+	uint64_t took;
+
+	if (pipe(fds))
+		err(1, "pipe");
+	child = fork();
+	if (child < 0)
+		err(1, "fork");
+	if (!child) {
+		mapped = fds[1];
+		return;
+	}
+	close(fds[1]);
+	if (read(fds[0], &byte, 1) != 1)
+		errx(1, "nothing was mapped");
+	took = now();
+	if (kill(child, SIGKILL) || waitpid(child, NULL, 0) != child)
+		err(1, "kill");
+	took = now() - took;
+	printf("kill %lu\n", took);
+	exit(0);
+}
+
+static void wait_for_kill(void)
+{
+	if (mapped < 0)
+		return;
+	if (write(mapped, "", 1) != 1)
+		err(1, "pipe");
+	for (;;)
+		pause();
+}
+
 static char *mapping_of(int fd, size_t size)
 {
 	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -170,7 +216,10 @@ static int main_iommufd(const char *path, size_t size, const char *backing)
 	touch(memory, size, backing);
 	failed = fd < 0 ? call(iommufd, IOMMU_IOAS_MAP, &map, "map") :
 			  call(iommufd, IOMMU_IOAS_MAP_FILE, &map_file, "map");
-	if (failed || call(iommufd, IOMMU_IOAS_UNMAP, &unmap, "unmap"))
+	if (failed)
+		err(1, "%s", backing);
+	wait_for_kill();
+	if (call(iommufd, IOMMU_IOAS_UNMAP, &unmap, "unmap"))
 		err(1, "%s", backing);
 
 	return 0;
@@ -178,7 +227,8 @@ static int main_iommufd(const char *path, size_t size, const char *backing)
 
 int main(int argc, char **argv)
 {
-	size_t size = argc == 4 ? strtoul(argv[2], NULL, 0) << 20 : 0;
+	bool killed = argc == 5 && !strcmp(argv[4], "kill");
+	size_t size = argc == 4 || killed ? strtoul(argv[2], NULL, 0) << 20 : 0;
 	struct vfio_iommu_type1_dma_map map = {
 		.argsz = sizeof(map),
 		.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
@@ -194,15 +244,19 @@ int main(int argc, char **argv)
 	char *memory;
 
 	if (!size)
-		errx(2, "usage: pin_span GROUP|DEVICE MIB BACKING");
+		errx(2, "usage: pin_span GROUP|DEVICE MIB BACKING [kill]");
+	if (killed)
+		kill_when_mapped();
 	if (!strncmp(argv[1], "/dev/vfio/devices/", 18))
 		return main_iommufd(argv[1], size, argv[3]);
 	container = container_of(argv[1]);
 	memory = memory_of(size, argv[3]);
 	touch(memory, size, argv[3]);
 	map.vaddr = (uintptr_t)memory;
-	if (call(container, VFIO_IOMMU_MAP_DMA, &map, "map") ||
-	    call(container, VFIO_IOMMU_UNMAP_DMA, &unmap, "unmap"))
+	if (call(container, VFIO_IOMMU_MAP_DMA, &map, "map"))
+		err(1, "%s", argv[3]);
+	wait_for_kill();
+	if (call(container, VFIO_IOMMU_UNMAP_DMA, &unmap, "unmap"))
 		err(1, "%s", argv[3]);
 
 	return 0;

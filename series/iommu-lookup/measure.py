@@ -312,7 +312,7 @@ def describe(each):
         metric,
         f'{call}{size_of(each)}, {{}}, {"instructions" if each["unit"] == "instructions" else "s"}',
     )
-    pages = '4K' if 'kib' in each else pages_of(each)
+    pages = '4K adjacent' if 'kib' in each else pages_of(each)
     return [what.format(each['path']), each['behind'], pages]
 
 

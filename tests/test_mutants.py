@@ -71,6 +71,24 @@ class Reading(unittest.TestCase):
             with self.assertRaisesRegex(KitError, 'no boot "x86_64 debug cpus=4" has the test t'):
                 mutant.boot_of(found)
 
+    def test_a_boot_with_a_word_of_its_command_lines(self):
+        def chosen(words):
+            found = self.read(f'{HEAD.replace("cpus=4", words)}\n{DIFF}')
+            with mock.patch.object(mutant.plan, 'chosen', lambda *_, **__: boots):
+                return boots.index(mutant.boot_of(found))
+
+        boots = [
+            Boot(machine=X86_64, flavour='debug', tests=(), options=options)
+            for options in (
+                Options(append='a.mode=nested'),
+                Options(append='quiet a.mode=nvhe'),
+                Options(append='a.mode=nvhe', qemu=('-cpu', 'old')),
+            )
+        ]
+        self.assertEqual(chosen('append=a.mode=nested'), 0)
+        self.assertEqual(chosen('append=a.mode=nvhe'), 1)
+        self.assertEqual(chosen('append=a.mode=nvhe qemu=old'), 2)
+
 
 @unittest.skipUnless(HAS_LINUX, 'no linux/ here')
 class Judging(unittest.TestCase):

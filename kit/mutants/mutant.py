@@ -4,8 +4,9 @@ of context. The diff follows lines like those of a mail's header:
 
     Breaks: the effect of the bug, in one sentence
     Test: the test that must fail, as named in a topic.toml
-    Boot: ARCH FLAVOUR, and words like iommu=amd or cpus=4 that select one of the test's boots; or
-        um for a KUnit suite in user-mode Linux, which is much faster
+    Boot: ARCH FLAVOUR, and words that select one of the test's boots: iommu=amd, cpus=4, or a word
+        of its `append` or `qemu`, like append=kvm-arm.mode=nvhe or qemu=cortex-a76; or um for a
+        KUnit suite in user-mode Linux, which is much faster
     Fails: a regular expression that matches a result, its output, or a line of the console
     Equivalent: the reason why no test can detect it; then Test and Boot are omitted
 """
@@ -23,6 +24,7 @@ from kit.paths import SERIES, shown
 from kit.test import plan
 
 KEYS = ('Breaks', 'Test', 'Boot', 'Fails', 'Equivalent')
+BOOT = rf'{uml.NAME}|\w+ [\w+]+( (iommu|cpus)=\w+| (append|qemu)=\S+)*'
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Mutant:
     @property
     def machine(self) -> dict[str, str]:
         """Further requirements on its boot."""
-        return dict(word.split('=') for word in self.boot.split() if '=' in word)
+        return dict(word.split('=', 1) for word in self.boot.split() if '=' in word)
 
 
 def read(topic: str, path: Path) -> Mutant:
@@ -65,9 +67,10 @@ def read(topic: str, path: Path) -> Mutant:
         raise wrong('there is no diff after an empty line')
     if bool(found.equivalent) == bool(found.test and found.boot):
         raise wrong('expected either Test: and Boot:, or Equivalent:')
-    if found.boot and not re.fullmatch(rf'{uml.NAME}|\w+ [\w+]+( (iommu|cpus)=\w+)*', found.boot):
+    if found.boot and not re.fullmatch(BOOT, found.boot):
         raise wrong(
-            f'Boot: {found.boot}: expected "ARCH FLAVOUR [iommu=NAME] [cpus=N]" or "{uml.NAME}"'
+            f'Boot: {found.boot}: expected "ARCH FLAVOUR [iommu=NAME] [cpus=N] [append=WORD] '
+            f'[qemu=WORD]" or "{uml.NAME}"'
         )
     try:
         re.compile(found.fails)
@@ -88,10 +91,12 @@ def all_of_them() -> list[Mutant]:
 def has(boot: Boot, wanted: dict[str, str]) -> bool:
     """Does the boot's machine have these options?"""
     own = {
-        'iommu': boot.options.iommu or boot.machine.iommu,
-        'cpus': str(boot.options.cpus or (1 if boot.options.icount else 2)),
+        'iommu': [boot.options.iommu or boot.machine.iommu],
+        'cpus': [str(boot.options.cpus or (1 if boot.options.icount else 2))],
+        'append': boot.options.append.split(),
+        'qemu': boot.options.qemu,
     }
-    return all(own[key] == value for key, value in wanted.items())
+    return all(value in own[key] for key, value in wanted.items())
 
 
 def boot_of(mutant: Mutant) -> Boot | None:

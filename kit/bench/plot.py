@@ -5,6 +5,7 @@ kit/setup/requirements.txt pins matplotlib, so the same record always gives the 
 """
 
 import math
+import textwrap
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ def picture(data: Record) -> Figure:
     more = ' (the inverse where more is better)' if rates else ''
     axes.set_xlabel(f'patched / base{more}; lower is better')
     where = f'{data["base"]}, {data["accelerator"]}'
-    axes.set_title(f'{data["topic"]} ({where}); on the right: base → patched', loc='left')
+    title = f'{data["topic"]} ({where}); on the right: base → patched'
+    axes.set_title(textwrap.fill(title, 72, break_on_hyphens=False), loc='left')
     figures = axes.secondary_yaxis('right')
     numbers = [[table.number(row[key], row['unit']) for key in measure.TREES] for row in rows]
     figures.set_yticks(range(len(rows)), [' → '.join(pair) for pair in numbers])

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Keeps a VM until the guest ends, so that the kernel's static key for preempt
- * notifiers stays on while tests make VMs and close them. Each time that it goes
- * on or off, the scheduler's code is written, and QEMU 10.0 with a host thread for
- * each CPU can go on executing what another CPU has overwritten: of 7,432 writes
- * to a function 3 were not seen by 100,000 further calls of it, of 58,978 with one
- * host thread none. A CPU that leaves the notifier out runs a vCPU that is not
- * loaded, or loads one twice: the base said so after 23 runs of stage2_unmap_test.
+ * Keeps a VM open until the guest powers off. The kernel's static key for preempt
+ * notifiers then stays enabled while tests create and close VMs.
+ *
+ * Switching the key patches the scheduler's code. QEMU 10.0 with one host thread
+ * per CPU can continue to execute code that another CPU has overwritten. In a
+ * test, a function was patched 7,432 times: 3 of the changes were still not
+ * visible after 100,000 further calls. With one host thread, all of 58,978 changes
+ * were visible. A CPU that skips the notifier runs a vCPU that is not loaded, or
+ * loads one twice. The base reported this after 23 runs of stage2_unmap_test.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -18,7 +20,7 @@ int main(void)
 {
 	int kvm = open("/dev/kvm", O_RDWR);
 
-	/* A kernel without KVM, or a CPU, has no such key */
+	/* Without KVM in the kernel or in the CPU, nothing switches the key */
 	if (kvm < 0 || ioctl(kvm, KVM_CREATE_VM, 0) < 0)
 		return 0;
 	if (fork())

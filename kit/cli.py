@@ -111,7 +111,7 @@ OPTIONS = {
     'reviewed': a_flag('states that you have read each patch and sign it off'),
     'rounds': Option('N', 'number of rounds in each boot', number),
     'runs': Option('N', 'number of boots of each kernel', number),
-    'sample': Option('N', 'only N of them, drawn at random', number),
+    'sample': Option('N', 'only N of the bugs, drawn at random', number),
     'seed': Option('N', 'seed of the random numbers, to repeat a run', number),
     'send': a_flag('send it; otherwise it is only written to an mbox'),
     'share': Option('FOLDER', 'a folder of the host, mounted as /share in the guest'),
@@ -127,12 +127,13 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Verb:
-    function: str  # ROOM.MODULE.FUNCTION below kit
+    function: str  # PACKAGE.MODULE.FUNCTION in kit
     help: str
     options: str = ''  # the options that the function takes
     setup: str = ''  # options for the preparation of linux/
-    # `series` needs linux/ as series/ describes it, with any work in it. `own` accepts any of its
-    # commits too, or the user's own tree with --linux. `base` needs only the base.
+    # `series`: linux/ contains series/, and possibly other work. `own`: any commit of series/ may
+    # be checked out in linux/; --linux replaces linux/ by the user's tree. `base`: only the base
+    # is needed.
     needs: str = ''
     packages: str = ''  # a set of kit/setup/deps.py
     archs: str = ''  # needs compilers and QEMU of `one` architecture, or of `all` booted ones
@@ -358,7 +359,7 @@ def parsers() -> tuple[Parser, dict[str, Parser]]:
 
 
 def by_make(name: str) -> bool:
-    """Is the variable on make's command line? MAKEFLAGS has these after two dashes."""
+    """Is the variable on make's command line? MAKEFLAGS has such variables after ` -- `."""
     given = os.environ.get('MAKEFLAGS', '')
     return bool(re.search(rf'(?<!\\)\s{name}=', given[given.find(' -- ') :])) and ' -- ' in given
 
@@ -515,8 +516,8 @@ def guarded(function: Callable[[], object], name: str) -> None:
         return
     except BaseException as error:  # the outermost handler
         status = status_of(error, name)
-    with contextlib.suppress(OSError):  # the reader of a pipe may be gone
+    with contextlib.suppress(OSError):  # the reader of stdout may have exited
         sys.stdout.flush()
         sys.stderr.flush()
     end_children()
-    os._exit(status)  # does not join threads
+    os._exit(status)  # sys.exit() would wait for threads

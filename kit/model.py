@@ -112,14 +112,14 @@ class Limits:
 class Options:
     """Options of a boot, on top of its architecture's."""
 
-    cpus: int = 0  # 0: two, or one with icount
+    cpus: int = 0  # 0: two CPUs, or one with icount
     memory: str = ''  # empty: the machine's
     append: str = ''  # more words for the kernel's command line
     icount: bool = False  # guest time = instructions executed; TCG, one host thread
-    prealloc: bool = False  # back the memory before the guest starts
+    prealloc: bool = False  # allocate the guest's memory before it starts
     nodes: int = 1  # NUMA nodes
     iommu: str = ''  # one of the machine's [iommus]; empty: its default
-    devices: Words | None = None  # None: the machine's, if there is an IOMMU
+    devices: Words | None = None  # None: those of the machine, if the guest has an IOMMU
     qemu: Words = ()  # more words for QEMU's command line
     splats: Words = ()  # console lines that its tests provoke
     limits: Limits = field(default=Limits(), metadata=NOT_IN_FILE)
@@ -135,7 +135,7 @@ class Skip:
 
 @dataclass(frozen=True, kw_only=True)
 class Test:
-    """Has one of program, kunit and reproducer; or a command, which no file sets."""
+    """Has exactly one of program, kunit and reproducer; or, if the program makes it, a command."""
 
     program: str = ''  # SUITE/PROGRAM
     kunit: str = ''  # a suite
@@ -160,7 +160,7 @@ class BootTable(Options):
     flavour: str
     full: bool = False  # with FULL=1 only
     base_full: bool = False  # on the base with FULL=1 only
-    alone: bool = False  # no other guest runs meanwhile
+    alone: bool = False  # no other guest runs at the same time
     variants: tuple[Table, ...] = ({},)  # one boot with each of these options added
     programs: Words = ()  # tests whose only result is the exit status
     test: tuple[Test, ...] = ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What several tests need."""
+"""Shared by several tests."""
 
 from pathlib import Path
 

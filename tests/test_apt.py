@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Packages through an apt configuration of our own, with an apt-get that is none."""
+"""Packages through a private apt configuration, with a fake apt-get."""
 
 import contextlib
 import tempfile
@@ -42,7 +42,7 @@ class Apt(unittest.TestCase):
         self.addCleanup(stack.close)
 
     def result(self, words):
-        """apt-get indextargets: before the first update it knows no Origin."""
+        """A fake apt-get indextargets. Before the first update, its targets have no Origin."""
         asked_of_debian = 'Origin: Debian' in words
         return mock.Mock(stdout='' if asked_of_debian > self.after_an_update else self.uris())
 
@@ -81,7 +81,7 @@ class Apt(unittest.TestCase):
         )
         configuration = (folder / 'apt.conf').read_text()
         self.assertIn('APT::Architecture "arm64";', configuration)
-        # nothing of the system's counts as installed, or is written
+        # packages of the system do not count as installed, and its status file is not written
         self.assertIn(f'Dir::State::status "{folder}/status";', configuration)
         self.assertEqual((folder / 'status').read_text(), '')
         apt.private('y', ['bookworm'])
@@ -110,7 +110,7 @@ class Apt(unittest.TestCase):
         self.assertEqual([words for _, words, _ in self.steps], ['update', 'download', '-x'])
         folder = self.top / 'build/apt/busybox-static-arm64'
         self.assertIn(' trixie main', (folder / 'sources.list').read_text())
-        # what an earlier download left is not taken for this one's
+        # files of an earlier download are not used
         self.files = ['usr/share/doc']
         with self.assertRaisesRegex(KitError, r'busybox-static \(arm64\) has none of bin/busybox'):
             apt.fetch_file('busybox-static', machine, ['bin/busybox', 'usr/bin/busybox'], made)

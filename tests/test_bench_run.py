@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How often make run boots."""
+"""The number of boots of `make run`."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ class Run(unittest.TestCase):
         return [{'unit': 'instructions'}]
 
     def call(self, slowest, **given):
-        """How often both kernels were booted; slowest: the smallest ratio of the boots so far."""
+        """The number of boots of both kernels; slowest: the smallest ratio of the boots so far."""
 
         def quick(_, most):
             for self.boots in range(1, most + 1):
@@ -50,7 +50,7 @@ class Run(unittest.TestCase):
 
     def test_more_boots_when_they_do_not_agree(self):
         self.assertEqual(self.call(1.5), run.FEW)
-        self.assertEqual(self.counts, 1)  # it repeats
+        self.assertEqual(self.counts, 1)  # once is enough, as counts repeat exactly
         self.key = 'two'
         self.assertEqual(self.call(0.9), run.MANY)
 
@@ -79,7 +79,7 @@ class Run(unittest.TestCase):
         stamps['base'] = 'c'
         seen.append(key())
         self.assertEqual(len(set(seen)), 5)
-        (self.build / files[-1]).write_text('other')  # the kernels' stamps know of it
+        (self.build / files[-1]).write_text('other')  # the stamps of the kernels cover this file
         self.assertEqual(key(), seen[-1])
 
     def test_a_table_is_shown_again_until_something_changes(self):

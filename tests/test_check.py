@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make check: its lanes, and how they end."""
+"""The lanes of make check, and their ends."""
 
 import signal
 import subprocess
@@ -27,7 +27,7 @@ class Checks(unittest.TestCase):
             check.outcome(is_terminated)
 
     def lanes(self, reading, compiling):
-        """`make check` of one check that reads and one that compiles: lines of Python."""
+        """Runs `make check` with two checks, given as lines of Python: one reads, one compiles."""
         script = (
             'import os, signal, threading, time\n'
             'from kit import cli\nfrom kit.check import check\n'
@@ -69,10 +69,10 @@ class Checks(unittest.TestCase):
             )
             self.assertEqual(done.returncode, TERMINATED, done)
             child = Path('/proc', file.read_text().strip(), 'cmdline')
-        # it was sent its signal: a busy machine takes a while to end it
+        # the signal was sent, but on a busy machine the process ends a little later
         for _ in range(200):
             try:
-                if not child.read_bytes():  # dead, nobody has asked for its status
+                if not child.read_bytes():  # a zombie, which its parent has not reaped
                     return
             except OSError:
                 return

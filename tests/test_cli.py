@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The command line: what it takes, what it refuses, and that --help does nothing."""
+"""The command line: valid words, invalid words, and --help, which has no effects."""
 
 import contextlib
 import importlib
@@ -24,7 +24,7 @@ def function_of(verb):
 
 class CommandLine(unittest.TestCase):
     def call(self, *words, **env):
-        """(exit status, what was said, [(verb's function, options)], [what was prepared])"""
+        """(exit status, output, [(verb's function, options)], [arguments of cli.prepare()])"""
         said, called, prepared = io.StringIO(), [], []
         with (
             mock.patch.object(sys, 'argv', ['kit', *words]),
@@ -39,7 +39,7 @@ class CommandLine(unittest.TestCase):
             try:
                 cli.main()
                 status = 0
-            except SystemExit as error:  # --help
+            except SystemExit as error:  # argparse exits after --help
                 status = error.code
             except KitError as error:
                 status = error.code
@@ -73,7 +73,7 @@ class CommandLine(unittest.TestCase):
         self.refused('tree', 'keep', says='unrecognized arguments: keep')
         self.refused('tree', '--no-keep', says='unrecognized arguments: --no-keep')
         self.refused('test', '--frob', '3', says='unrecognized arguments: --frob 3')
-        self.refused('test', '--flav', 'debug', says='unrecognized')  # no half words
+        self.refused('test', '--flav', 'debug', says='unrecognized')  # no abbreviations
         self.refused('bench', '--flavour', 'debug', says='unrecognized arguments: --flavour')
         self.refused('boot', 'x86_64', says='required')
         self.refused('run', '--runs', 'many', says='many: expected a positive number')
@@ -136,7 +136,7 @@ class CommandLine(unittest.TestCase):
             if any(each.kind == each.VAR_KEYWORD for each in known.values()):
                 continue
             given = {*verb.words, *(option.replace('-', '_') for option in verb.options.split())}
-            if not verb.needs:  # nothing is prepared: the function gets all
+            if not verb.needs:  # without preparation, the function gets all options
                 given |= {option.replace('-', '_') for option in verb.setup.split()}
             self.assertFalse(given - set(known), name)
 
@@ -155,7 +155,7 @@ class CommandLine(unittest.TestCase):
 
 
 class Ends(unittest.TestCase):
-    """How a program ends, by what has ended it."""
+    """The exit status and output of a program, for each cause of its end."""
 
     def ended(self, body):
         script = (

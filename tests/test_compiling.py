@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks that compile: what of a commit is compiled, and which of the compiler's lines count."""
+"""Checks that compile: the compiled parts of a commit, and the compiler messages that count."""
 
 import contextlib
 import tempfile
@@ -69,7 +69,7 @@ class Lines(Compiling):
 
 
 class Objects(Compiling):
-    """A patch of mm/ours.c and of a header that drivers/user.c includes."""
+    """A patch of mm/ours.c and of a header that drivers/user.c includes, and its objects."""
 
     def objects(self, touched, listed):
         series = mock.Mock(
@@ -153,5 +153,5 @@ class Small(Compiling):
         module = "-DMODULE -DKBUILD_BASENAME='a' -DKBUILD_MODNAME='{}'"
         not_there = [f'a.o: {name} is not exported' for name in undefined[:2]]
         self.assertEqual(unresolved(module.format('a')), built_in + not_there)
-        # another object of the module may have it
+        # another object of the module may define it
         self.assertEqual(unresolved(module.format('b')), built_in)

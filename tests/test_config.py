@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel's configuration: which files count, and which of them wins."""
+"""A kernel's configuration: the files that it is made from, and their order."""
 
 import tempfile
 import unittest
@@ -31,7 +31,7 @@ class Fragments(unittest.TestCase):
 
     def test_later_files_win(self):
         self.assertEqual(self.names('plain'), ['common', 'x86_64', 'plain', 'x86_64-plain'])
-        # an architecture's own variant instead of the one for all
+        # the variant of the architecture replaces the one for all architectures
         self.assertEqual(self.names('plain+rt+gdb')[-2:], ['x86_64+rt', '+gdb'])
         (self.folder / 'x86_64-plain.config').unlink()
         self.assertEqual(self.names('plain'), ['common', 'x86_64', 'plain'])

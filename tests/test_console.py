@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which lines of a console fail a run."""
+"""The console lines that fail a run."""
 
 import datetime
 import shutil
@@ -43,7 +43,7 @@ class Splats(unittest.TestCase):
         self.assertFalse(console.splats('WARNING: x.c:3', self.rules(line=line)))
         self.assertTrue(console.splats('WARNING: y.c:3', self.rules(line=line)))
         self.assertTrue(console.splats('WARNING: x.c:3', self.rules('x86_64', line=line)))
-        # it expires where it belongs; boots go on
+        # only its own architecture is affected; boots still work
         self.assertTrue(console.splats('WARNING: x.c:3', self.rules('powerpc', '2026-02-02', line)))
         self.assertFalse(console.splats('booted', self.rules('x86_64', '2026-02-02', line)))
         self.assertFalse(

@@ -109,7 +109,7 @@ class Records(unittest.TestCase):
         )
         new = {'topic': topic, **old, 'command': 'all', 'rows': rows, 'parts': {command: now}}
         self.assertRegex(provenance.mark(new), f'other code of {topic}: rows of `all`.$')
-        # all of it was measured part by part
+        # all rows belong to parts that were measured with the present code
         self.assertEqual('', provenance.mark({**new, 'rows': rows[1:]}))
 
     def test_a_posting_is_measured_on_what_it_needs(self):

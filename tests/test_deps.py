@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Packages that are missing."""
+"""Missing packages."""
 
 import contextlib
 import io
@@ -14,8 +14,8 @@ ROOT, USER = 0, 1000
 
 class Deps(unittest.TestCase):
     def call(self, missing, installs=(), uid=ROOT):
-        """(what was said, the packages of each installation); missing: what is not there before and
-        after, installs: the exit statuses of apt-get install."""
+        """(output, the packages of each installation); missing: the missing packages before and
+        after the installations; installs: the exit statuses of apt-get install."""
         said, installed, statuses = io.StringIO(), [], iter(installs)
 
         def install(packages, *_):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks of the repository's own files: what must not be in them."""
+"""Checks of the repository's own files: their forbidden contents."""
 
 import tempfile
 import unittest
@@ -31,10 +31,10 @@ class Contents(unittest.TestCase):
         self.assertEqual(self.faults('README.md', 'a framework/x, /dev/kvm, ~/linux\n'), [])
 
     def test_hosts(self):
-        # put together, as this file is looked at, too
+        # concatenated, as the check also reads this file
         for host in 'deb.' + 'debian.org', 'http' + '://example':
             self.assertIn('a host', self.faults('kit/a.py', f'{self.LICENCE}{host}\n')[0])
-        # a page may link to somebody else's
+        # pages may have links
         self.assertEqual(self.faults('README.md', 'http' + '://example\n'), [])
         self.assertIn('a host', self.faults('README.md', 'ftp.' + 'de.debian.org\n')[0])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Guests that are followed and judged: shell scripts in QEMU's place."""
+"""Guests: kit/vm/guest.py watches shell scripts that replace QEMU, and judges their outcome."""
 
 import json
 import shutil
@@ -33,7 +33,7 @@ class Accelerator(unittest.TestCase):
 
 
 class Watch(unittest.TestCase):
-    # long ones, however busy the host is; a test shortens the one that it is about
+    # long enough for a busy host; each test shortens the limit that it tests
     LIMITS = {'boot': 60, 'silence': 60, 'total': 60, 'shutdown': 60}
 
     def watch(self, script, **limits):

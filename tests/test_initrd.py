@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest's file system: the same bytes every time, which cpio can read."""
+"""A guest's file system: a reproducible archive that cpio can read."""
 
 import shutil
 import subprocess

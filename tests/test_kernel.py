@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Kernels that are built once."""
+"""Kernels are built only once."""
 
 import contextlib
 import os
@@ -46,7 +46,7 @@ class Build(unittest.TestCase):
                 'make': lambda *_: ([], {}),
                 'state': lambda src: 'the same',
                 'configure': lambda *_: None,
-                # each tree has the file of a suite of its own
+                # in each tree, the suite's config file has another path
                 'fragments': lambda *words: [(words[-1] / 'config', {'SMP': 'y'})],
             }.items():
                 changed.enter_context(mock.patch.object(kernel, name, fake))
@@ -55,7 +55,7 @@ class Build(unittest.TestCase):
             built = kernel.build(X86_64, 'plain', patched)
             self.assertEqual(built.read_text(), 'build bisect-x86_64 x86_64 plain')
             shutil.rmtree(folders['bisect-x86_64'])
-            kernel.build(X86_64, 'plain', bisected)  # its objects are wanted
+            kernel.build(X86_64, 'plain', bisected)  # builds again, as the objects are needed
             changed.enter_context(mock.patch.object(kernel, 'state', lambda src: 'another'))
             kernel.build(X86_64, 'plain', patched)
             self.assertEqual(
@@ -85,7 +85,7 @@ class Build(unittest.TestCase):
             kernel.prepare_modules(X86_64, 'plain', patched)
             self.assertEqual((configured, goals), (['patched'], ['modules_prepare']))
             self.assertEqual((folder / 'Module.symvers').read_text(), 'vmlinux.symvers')
-            (folder / 'vmlinux.o').touch()  # built there
+            (folder / 'vmlinux.o').touch()  # the kernel was built in this folder
             kernel.prepare_modules(X86_64, 'plain', patched)
             self.assertEqual((configured, goals), (['patched'], ['modules_prepare', 'modules']))
 
@@ -139,7 +139,7 @@ class Build(unittest.TestCase):
             self.assertEqual((base / 'same.c').stat().st_mtime, 1)
             self.assertGreater((base / 'other.c').stat().st_mtime, 1)
 
-            # a copy that was interrupted has no .config
+            # an interrupted copy has no .config
             (outs['patched'] / 'source').symlink_to(patched)
             (outs['base'] / 'source').symlink_to(patched)
             kernel.begin_as(tree, X86_64, 'plain', base, outs['base'])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Any kselftest of any tree, and files of results: a toy suite, built and run by a fake guest."""
+"""KSELFTEST= and result files: a toy suite is built, and a fake guest runs it."""
 
 import contextlib
 import io
@@ -23,7 +23,7 @@ from kit.test import kselftest, results, test, verdict
 from kit.vm import guest
 
 KERNEL = 'VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 0\nEXTRAVERSION =\n'
-# as lib.mk has it; a program is a shell script that make copies
+# Has the variables of lib.mk. A program is a shell script, which make copies.
 MAKEFILE = """TEST_GEN_PROGS := ktap plain skips hangs
 TEST_GEN_PROGS_EXTENDED := extra broken
 TEST_PROGS := script.sh needs.pl
@@ -90,7 +90,7 @@ class Toy(unittest.TestCase):
         return self.work / 'image'
 
     def booted(self, _, image, job, files, options, on_line=None, **__):
-        """The job, run here instead of in a guest."""
+        """Runs the job on the host instead of in a guest."""
         inside = self.work / 'guest'
         shutil.rmtree(inside, ignore_errors=True)
         inside.mkdir()
@@ -106,7 +106,7 @@ class Toy(unittest.TestCase):
         return guest.Outcome(guest.OK, 'ok', '', 0, 'tcg', inside, 1.0, 1.0, None)
 
     def call(self, words, **given):
-        """(exit status, what was said, boot's results)"""
+        """(exit status, output, results of the boot)"""
         said, kept = io.StringIO(), []
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             try:
@@ -161,7 +161,7 @@ class Kselftest(Toy):
             'was not built completely',
         ):
             self.assertIn(line, said)
-        self.assertNotIn('toy:extra', said)  # built, but not run
+        self.assertNotIn('toy:extra', said)  # it is built, but not run
 
     def test_programs_that_the_makefile_does_not_run(self):
         self.assertEqual(self.call('toy:extra')[::2], (guest.FAILED, {'extra': 'failed'}))

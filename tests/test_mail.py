@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Recipients, b4, and what the check `mail` finds in mails that arrive."""
+"""Recipients, b4, and the faults that the check `mail` finds in mails."""
 
 import shutil
 import tempfile
@@ -85,7 +85,7 @@ class Arrived(unittest.TestCase):
 
     def test_what_is_wrong(self):
         for number, old, new, said in (
-            (0, 'The letter.', 'Another.', 'the text of the cover letter'),
+            (0, 'The letter.', 'Another.', 'the cover letter arrived with another text'),
             (0, BASE, '', 'no base-commit'),
             (1, THREAD, '', 'not in the thread'),
             (1, 'Signed-off-by', 'Seen-by', 'not signed off'),
@@ -103,7 +103,7 @@ class Arrived(unittest.TestCase):
 
 
 class Applied(unittest.TestCase):
-    """What arrives, applied again, on a kernel of one file and two topics of two patches."""
+    """Applies received mails: a kernel of one file, and two topics of two patches each."""
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix='mailed-'))
@@ -148,23 +148,23 @@ class Applied(unittest.TestCase):
 
     def test_a_changed_byte(self):
         self.alter(1, '+LINE 13', '+LINE 31')
-        self.assertIn('one: what arrived, applied', mailed.applied(self.made, self.files)[0])
+        self.assertIn('one: the received mails, applied', mailed.applied(self.made, self.files)[0])
 
     def test_a_space_at_the_end_of_a_line(self):
         self.alter(1, '+LINE 13', '+LINE 13 ')
-        self.assertIn('one: what arrived, applied', mailed.applied(self.made, self.files)[0])
+        self.assertIn('one: the received mails, applied', mailed.applied(self.made, self.files)[0])
 
     def test_a_line_that_was_wrapped(self):
         self.alter(1, ' line 12', ' line\n12')
-        self.assertIn('one: git am of what arrived', mailed.applied(self.made, self.files)[0])
+        self.assertIn('one: git am of the received mails', mailed.applied(self.made, self.files)[0])
 
     def test_a_patch_that_is_missing(self):
         self.files['one'].pop()
-        self.assertIn('one: what arrived, applied', mailed.applied(self.made, self.files)[0])
+        self.assertIn('one: the received mails, applied', mailed.applied(self.made, self.files)[0])
 
     def test_a_patch_of_another_topic(self):
         self.files['one'].append(self.files['two'].pop(0))
-        self.assertIn('one: what arrived, applied', mailed.applied(self.made, self.files)[0])
+        self.assertIn('one: the received mails, applied', mailed.applied(self.made, self.files)[0])
 
 
 if __name__ == '__main__':

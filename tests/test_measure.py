@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Records: boots that are not measured twice, parts, tables."""
+"""Records: resumed measurements, parts, tables."""
 
 import contextlib
 import fcntl
@@ -34,7 +34,7 @@ class Bench(unittest.TestCase):
                     )
                     self.assertEqual((figures, accelerator), ({'x': [1.0]}, 'tcg'))
                 with open(Path(folder) / 'journal', 'a', encoding='ascii') as file:
-                    file.write('[["hal\n')  # killed while it wrote
+                    file.write('[["hal\n')  # a process was killed while it wrote this line
             self.assertEqual(booted, ['first', 'second'])
             image.write_text('other')
             here.figures_of('x86_64', image, 'job', [], Options(), 'second')
@@ -82,8 +82,8 @@ class Tables(unittest.TestCase):
             'command': 'make bench',
             'rows': [
                 row('lock', 3, cpus=1),
-                row('lock', 4, cpus=2),  # of another part
-                {**row('lock', 6, cpus=3), 'command': command},  # the part has it no more
+                row('lock', 4, cpus=2),  # belongs to another part
+                {**row('lock', 6, cpus=3), 'command': command},  # the part no longer has this row
                 row('time', 2),
             ],
         }
@@ -113,7 +113,7 @@ class Tables(unittest.TestCase):
             self.assertEqual(('v7.3.4 with fixes, x', 'tcg'), (made['base'], made['accelerator']))
 
     def test_a_ratio_is_within_its_range(self):
-        # of all figures together patched is faster than of either boot by itself
+        # the ratio of all figures is larger than the ratio of each single boot
         row = measure.row('x', [[1, 1, 9], [4, 9, 9]], [[1, 1, 1], [1, 4, 9]])
         self.assertEqual((row['ratio'], row['min'], row['max']), (6.5, 1, 6.5))
         self.assertFalse(table.outside(row))
@@ -133,7 +133,7 @@ class Tables(unittest.TestCase):
     def test_a_range_ends_with_the_ratio(self):
         topic = mock.Mock(HEAD=['what'], describe=lambda row: [row['metric']], note=lambda _: 'x')
         rows = [measure.row('x', [[1], [1], [1]], [[1], [0], [0]], 'IPIs')]
-        rows.append({**rows[0], 'max': 1.0})  # recorded without the boots in which nothing was left
+        rows.append({**rows[0], 'max': 1.0})  # from a record without boots where patched is 0
         with mock.patch('kit.topics.benchmark', lambda _: topic):
             _, lines = table.cells({'topic': 'x', 'rows': rows})
         self.assertEqual([line[-2:] for line in lines], [['-', '1.000–∞']] * 2)

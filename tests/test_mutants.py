@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Mistakes made on purpose: how they are read, and when a test has noticed one."""
+"""Seeded bugs: their files, and the conditions under which a test has detected one."""
 
 import dataclasses
 import tempfile
@@ -184,9 +184,9 @@ class Score(unittest.TestCase):
         ):
             self.assertEqual(
                 score.markdown('x'),
-                '1 of 2 mistakes made on purpose are caught (`make mutants TOPIC=x`). '
-                'Survivors: `b`. Not tried yet: `c`. Equivalent: `d`. '
-                'With other code of the topic: 1.',
+                'The tests detect 1 of 2 seeded bugs (`make mutants TOPIC=x`). '
+                'Not detected: `b`. Not tried yet: `c`. Equivalent: `d`. '
+                'Tried with other code of the topic: 1.',
             )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""In which order `make test` boots and builds."""
+"""The order in which `make test` boots and builds."""
 
 import time
 import unittest
@@ -19,8 +19,9 @@ class Order(unittest.TestCase):
         return Boot(machine=X86_64, flavour=name, options=Options(), tests=(), alone=alone)
 
     def events(self, *planned, soaks=()):
-        """What `make test` does with these boots and soaks, in its order. However busy the host is,
-        a boot beside others ends when all that is to go on meanwhile has begun."""
+        """The order in which `make test` runs and builds these boots and soaks. Parallel boots end
+        only after all of them and all builds have begun, so the order does not depend on the load
+        of the host."""
         found, beside = [], [boot.flavour for boot in planned if not boot.alone]
         meanwhile = {
             *(f'boot {name}' for name in (*beside, *soaks)),

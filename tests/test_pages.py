@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The tables of pages, between their marks."""
+"""The generated tables of pages."""
 
 import copy
 import tempfile
@@ -48,7 +48,7 @@ class Pages(unittest.TestCase):
 
 
 class FrontPage(unittest.TestCase):
-    """What README.md says of this repository's topics and postings."""
+    """The table of topics and postings in README.md."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -80,7 +80,7 @@ class FrontPage(unittest.TestCase):
             data = copy.deepcopy(measure.load(topic))
             if not data or not topics.front(topic).worst:
                 continue
-            for row in data['rows']:  # the record of another run
+            for row in data['rows']:  # as if measured again
                 row['patched'] *= 2
             with (
                 self.subTest(topic),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which boots topics ask for, and which of them are booted."""
+"""The boots that topics request, and the boots that are made."""
 
 import contextlib
 import io

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Pictures: each is that of its record, the worst row on top, and nothing is cut off."""
+"""Pictures: they match their records, have the worst row on top, and show all labels in full."""
 
 import importlib.util
 import math

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Data races that KCSAN reports: which are the series'."""
+"""Data races that KCSAN reports: the ones that count for the series."""
 
 import contextlib
 import io
@@ -66,7 +66,7 @@ int NS(runs)(int a)
 """,
     }
     SYMBOLS = 'get others shrinks walk0.constprop.0 x86_64_runs tick runs_of_others arm_get'
-    # of a console; {0} and {1} are where the two accesses are, {2} and {3} what has called them
+    # Console lines. {0} and {1}: the functions of the two accesses. {2} and {3}: their callers.
     REPORT = """[    9.1] BUG: KCSAN: data-race in {0} / {1}
 [    9.1]
 [    9.1] write to 0xffff888103a4c0f8 of 8 bytes by task 71 on cpu 2:
@@ -121,11 +121,11 @@ int NS(runs)(int a)
         )
 
     def test_symbols_stand_for_what_is_changed(self):
-        # pop() is inlined; do_walk(), too, in what a macro makes
+        # pop() is inlined, and so is do_walk(), into functions that a macro defines
         self.assertEqual(
             races.changed_functions(X86_64, 'kcsan'), ['get', 'shrinks', 'walk0', 'x86_64_runs']
         )
-        # of what another architecture has, or a driver that is not built, nothing is in this kernel
+        # files of other architectures and of drivers that are not built are ignored
         self.built_from('iova.c', 'gone.c', 'arch/arm64/pop.c', 'walk.h')
         self.assertEqual(
             races.changed_functions(ARM64, 'kcsan'),
@@ -153,7 +153,7 @@ int NS(runs)(int a)
         ):
             text = self.REPORT.format(*sides, 'get', 'get')
             self.assertEqual(self.found(text, names), counts, sides)
-            # without the judgement each would
+            # without the rules of races.py, each report would count
             self.assertEqual(len(console.splats(text, console.splat_rules('x86_64'))), 1, sides)
 
     def test_other_lines_fail_a_run_as_ever(self):
@@ -180,7 +180,10 @@ int NS(runs)(int a)
             soak.tell_races(text, names)
         self.assertEqual(
             said.getvalue().splitlines(),
-            ['soak: 3 races elsewhere', '  2 called by the series on both sides: others / tick'],
+            [
+                'soak: 3 races in code that the series does not change',
+                '  2 where functions of the series called both accesses: others / tick',
+            ],
         )
 
     def test_a_series_that_changes_no_function_is_an_error(self):

@@ -21,7 +21,7 @@ class Differ(unittest.TestCase):
         found = differ.compare(base, [base[0], '200 type1 x 0', '100 iommufd y 1'])
         self.assertIn('base 200 type1 b 0, patched 200 type1 x 0', found['type1'])
         self.assertIn('patched 100 iommufd y 1', found['iommufd'])
-        # a kernel that stops halfway tells less
+        # a kernel that stops early prints fewer lines
         self.assertIn('nothing', differ.compare(base, base[:2])['iommufd'])
 
     def test_longer_run_stays_recorded(self):
@@ -39,7 +39,7 @@ class Soak(unittest.TestCase):
     FAULTS = ['# count injections 4', 'TAP version 13', '1..1', 'ok 1 type1: 4K mapped']
 
     def run_with(self, said, splat='', faults=FAULTS, flavour='debug', lost=False):
-        """(exit status, recorded row or None) when the guest says that."""
+        """(exit status, recorded row or None) for this output of the guest."""
 
         def run_guest(*_, on_line=None, **__):
             for number, lines in enumerate((faults, said) if flavour == 'debug' else (said,)):
@@ -86,7 +86,7 @@ class Soak(unittest.TestCase):
         )
         self.assertEqual(row['injections'], 4)
         self.assertEqual(self.run_with([*tap[:-1], 'not ok 2 no page is pinned'])[0], guest.FAILED)
-        # where there are devices nothing may be skipped
+        # on machines with devices, no result may be skipped
         self.assertEqual(
             self.run_with([*tap[:-2], 'ok 1 type1 happened # SKIP why', tap[-1]])[0], guest.FAILED
         )

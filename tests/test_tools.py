@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tools from PyPI: installed once, and again when what is wanted has changed."""
+"""Tools from PyPI are installed once, and again after a change of requirements.txt."""
 
 import tempfile
 import unittest
@@ -33,7 +33,7 @@ class Tools(unittest.TestCase):
             ends[1] = 1
             with self.assertRaisesRegex(KitError, 'is there a network?'):
                 tools.tool('ruff')
-            # half an installation counts as none
+            # a failed installation is repeated
             ends[1] = 0
             tools.tool('ruff')
             self.assertEqual(steps, installed * 3)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""This repository's topics: each can be taken away, and what stands on it goes with it."""
+"""This repository's topics: each can be removed, together with the topics that need it."""
 
 import re
 import shutil
@@ -18,7 +18,7 @@ from kit.source.patches import patch_files
 from kit.typed import load
 from tests.support import TOP
 
-# what the verbs ask of the topics, without a kernel: boots, configurations, tables, letters
+# Everything that verbs read from topics without a kernel: boots, configurations, tables, letters.
 ASK = """
 from kit import topics
 from kit.bench import measure, pages, table
@@ -71,12 +71,12 @@ def added_in(patch):
 
 
 def added_by(topic):
-    """What the base has not."""
+    """Files, Kconfig symbols and KUnit suites that the topic adds to the base."""
     return set().union(*(added_in(path.read_text(errors='replace')) for path in patch_files(topic)))
 
 
 def asked_by(topic):
-    """What its topic.toml names, in the words of added_by()."""
+    """Files, Kconfig symbols and KUnit suites that its topic.toml names, as in added_by()."""
     said, names = model.topic(topic), set()
     tests = [test for boot in said.boot for test in boot.test]
     programs = [test.program for test in tests if test.program]
@@ -91,7 +91,7 @@ def asked_by(topic):
 
 class Topics(unittest.TestCase):
     def copy(self):
-        """The repository."""
+        """A copy of the repository."""
         top = Path(tempfile.mkdtemp(prefix='topics-'))
         self.addCleanup(shutil.rmtree, top)
         for name in ('kit', 'guest', 'series'):
@@ -100,7 +100,8 @@ class Topics(unittest.TestCase):
         return top
 
     def test_each_taken_away(self):
-        """What is left still says what to boot, to compile and to show, and does not name it."""
+        """The remaining topics still define boots, compilations and tables, none of which names the
+        removed topic."""
         top, order = self.copy(), topics.order()
         for topic in order:
             gone = {topic, *(each for each in order if topic in topics.after(each))}
@@ -133,7 +134,7 @@ class Topics(unittest.TestCase):
                 self.assertEqual(
                     asked_by(topic) & added[other],
                     set(),
-                    f'{topic} asks for what {other} adds: take it into `after`',
+                    f'{topic} needs additions of {other}: add {other} to `after`',
                 )
 
     def test_what_a_patch_adds(self):
@@ -146,7 +147,7 @@ class Topics(unittest.TestCase):
             *TOP.glob('kit/**/*.py'),
             *(path for path in TOP.glob('guest/**/*') if path.is_file()),
         ]
-        # as a string or in a path: a name may be an ordinary word as well
+        # only strings and paths, as the name of a topic may also be an ordinary word
         named = {
             topic
             for path in files
@@ -157,7 +158,7 @@ class Topics(unittest.TestCase):
 
 
 class Front(unittest.TestCase):
-    """The front page's row of a topic, from a record of two rows."""
+    """The row of a topic on the front page, from a record with two rows."""
 
     ROWS = [
         {

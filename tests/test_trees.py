@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Locks, worktrees, a tree of the user's, the host's size: on toy trees."""
+"""Locks, worktrees, the user's own tree (all on toy trees), and the size of the host."""
 
 import contextlib
 import io
@@ -110,7 +110,7 @@ class Worktrees(Toy):
 
 
 class Own(Toy):
-    """make run LINUX=: what is built is what the tree has, and the tree stays as it is."""
+    """make run LINUX=: the clone matches the user's tree, and the tree does not change."""
 
     def setUp(self):
         super().setUp()
@@ -148,16 +148,16 @@ class Own(Toy):
         (mine / 'index.lock').touch()
         self.commit(a='more\n')
         self.use()
-        # the first one: HEAD is there, no index yet
+        # the first checkout was killed: there is a HEAD, but no index yet
         (mine / 'index').rename(mine / 'index.lock')
         self.use()
-        # what is uncommitted is copied behind it
+        # killed before uncommitted changes were copied
         (mine / 'index.lock').touch()
         (self.toy / 'a').write_text('changed\n')
         self.use()
 
     def test_a_clone_that_is_no_repository(self):
-        """git takes the one of a folder above, which is the user's."""
+        """git would use the repository of a parent folder, which belongs to the user."""
         self.use()
         self.git('init', '-q', cwd=self.work)
         (self.work / 'mine').write_text('mine\n')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""base, tree, export and mail on a toy kernel of three files: bad input gets one line, and nothing
-is lost."""
+"""base, tree, export and mail on a toy kernel of three files: bad input is reported in one line,
+and no work is lost."""
 
 import os
 import random
@@ -104,7 +104,7 @@ class Verbs(unittest.TestCase):
         self.git('commit', '-q', '-m', message, cwd=cwd)
 
     def two_topics(self):
-        """A base and a patch in each of two topics, exported."""
+        """Makes and exports a base and two topics of one patch each."""
         self.good('base')
         self.good('tree')
         self.git('checkout', '-q', 'one')
@@ -126,7 +126,7 @@ class Verbs(unittest.TestCase):
         }
 
     def state(self):
-        """All that must not be lost in linux/."""
+        """All data in linux/ that must not be lost."""
         files = {
             path: path.read_bytes()
             for path in self.linux.rglob('*')
@@ -180,8 +180,8 @@ class Verbs(unittest.TestCase):
         self.assertIn('LINE 5', (self.linux / 'kernel/a.c').read_text())
 
     def newer_release(self, *tags):
-        """The toy as a git tree of v7.3.5, which changes files next to what the series changes;
-        tags: releases that it has."""
+        """Makes the toy a git tree of v7.3.5, which changes lines next to those that the series
+        changes; tags: the release tags of this tree."""
         self.git('init', '-q', cwd=self.toy)
         self.git('add', '-A', cwd=self.toy)
         self.git('commit', '-q', '-m', 'x', cwd=self.toy)
@@ -211,7 +211,7 @@ class Verbs(unittest.TestCase):
         text = (self.linux / 'kernel/a.c').read_text()
         self.assertIn('line three\nline 4\nLine 5\nline 6\nLINE 7\n', text)
         self.assertEqual(len(self.git('rev-list', 'base..two').split()), 4)
-        # what was found stays, whatever git collects
+        # the files that were found survive git's garbage collection
         self.git('reflog', 'expire', '--expire=all', '--all')
         self.git('gc', '-q', '--prune=now')
         (self.linux / '.git/series-state').unlink()
@@ -259,7 +259,7 @@ class Verbs(unittest.TestCase):
             'series is based on 7.3.4, and git lacks its files to merge: LINUX= a git tree '
             'with v7.3.4',
         )
-        # a wrong file with the right tag is none of BASE's
+        # a file under the right tag must also have the checksum in BASE
         shutil.rmtree(self.linux)
         self.git('tag', 'v7.3.4', 'v7.3.5', cwd=self.toy)
         self.assertIn('no source has the files', self.good('base'))
@@ -270,7 +270,7 @@ class Verbs(unittest.TestCase):
         self.three_patches_of_a_file()
         old = self.git('rev-parse', 'base')
         self.newer_release('v7.3.4', 'v7.3.5')
-        # what topic two adds is upstream in v7.3.5
+        # v7.3.5 contains the file that topic two adds
         self.commit('kernel/new.c', '', 'new\n', 'x', cwd=self.toy)
         self.git('tag', '-f', 'v7.3.5', cwd=self.toy)
         said = self.good('rebase', str(self.toy))
@@ -287,8 +287,8 @@ class Verbs(unittest.TestCase):
             'line three\nline 4\nLine 5\nline 6\nLINE 7\n', (self.linux / 'kernel/a.c').read_text()
         )
         self.assertNotEqual(self.git('rev-parse', 'base'), old)
-        self.assertIn('linux/ is what series/ describes', self.good('tree'))
-        # the same as whoever makes linux/ anew has
+        self.assertIn('linux/ matches series/', self.good('tree'))
+        # making linux/ again gives the same trees
         tips = self.git('rev-parse', 'base^{tree}', 'one^{tree}', 'two^{tree}')
         shutil.rmtree(self.linux)
         self.good('base')
@@ -306,7 +306,7 @@ class Verbs(unittest.TestCase):
         self.git('tag', 'v7.4', cwd=self.toy)
         self.commit('Makefile', 'SUBLEVEL = 0', 'SUBLEVEL = 1', 'x', cwd=self.toy)
         self.git('tag', 'v7.4.1', cwd=self.toy)
-        # a path is the release that HEAD stands on
+        # for a path, the release is the newest one below HEAD
         self.git('checkout', '-q', 'v7.4', cwd=self.toy)
         self.assertIn('from v7.3.4 to v7.4\n', self.good('rebase', str(self.toy)))
         self.assertIn('version 7.4.0\n', (self.top / 'BASE').read_text())
@@ -331,7 +331,7 @@ class Verbs(unittest.TestCase):
         )
         self.assertEqual((self.patches(), (self.top / 'BASE').read_text()), (before, base))
         self.bad('export', says='a git rebase is under way')
-        self.bad('rebase', '7.3.5', says='not what series/ describes', LINUX=str(self.toy))
+        self.bad('rebase', '7.3.5', says='does not match series/', LINUX=str(self.toy))
         file = self.linux / 'kernel/a.c'
         text = file.read_text()
         self.assertIn('<<<<<<<', text)
@@ -342,13 +342,13 @@ class Verbs(unittest.TestCase):
         self.assertIn('version 7.3.5\n', (self.top / 'BASE').read_text())
         self.assertIn(b'+LINE SEVEN', self.patches()['series/two/0002-a-third.patch'])
         self.assertEqual(self.git('merge-base', 'base', 'one'), self.git('rev-parse', 'base'))
-        self.assertIn('linux/ is what series/ describes', self.good('tree'))
+        self.assertIn('linux/ matches series/', self.good('tree'))
 
     def test_rebase_that_is_given_up(self):
         self.three_patches_of_a_file()
         self.newer_release('v7.3.4', 'v7.3.5')
         self.commit('kernel/a.c', 'line 7\n', 'line seven\n', 'x', cwd=self.toy)
-        # HEAD is beyond the release, which is meant
+        # HEAD has a commit on top of the release, which is not used
         self.assertIn('from v7.3.4 to v7.3.5', self.good('rebase', str(self.toy)))
         self.git('tag', '-f', 'v7.3.6', cwd=self.toy)
         (self.toy / 'Makefile').write_text(MAKEFILE.format(6))
@@ -360,7 +360,7 @@ class Verbs(unittest.TestCase):
         self.git(*re.search('`git (tag -f base [0-9a-f]+)`', said)[1].split())
         self.assertEqual(self.state()[0], state[0])
         self.assertEqual(self.state()[2:], state[2:])
-        self.assertIn('linux/ is what series/ describes', self.good('tree'))
+        self.assertIn('linux/ matches series/', self.good('tree'))
 
     def test_rebase_is_refused(self):
         self.bad('rebase', '7.3.5', says='no linux/ here')
@@ -371,7 +371,7 @@ class Verbs(unittest.TestCase):
         (self.linux / 'kernel/a.c').write_text('work\n')
         self.bad('rebase', '7.3.5', says='uncommitted changes (kernel/a.c)')
         self.commit('kernel/b.c', 'line 1\n', 'work\n', 'b: work')
-        self.bad('rebase', '7.3.5', says='not what series/ describes')
+        self.bad('rebase', '7.3.5', says='does not match series/')
 
     # base again
 
@@ -457,7 +457,7 @@ class Verbs(unittest.TestCase):
         self.assertEqual(self.git('symbolic-ref', '--short', 'HEAD'), 'two')
 
     def alone(self, topic):
-        """The folders of the base and the patched source that the topic is measured with."""
+        """The folders of base and patched source with which the topic is measured."""
         program = (
             f'from kit.build import alone; found = alone.trees({topic!r}); '
             'print(found.base.linux, found.patched.linux, sep="\\n")'
@@ -477,7 +477,7 @@ class Verbs(unittest.TestCase):
         base, patched = self.alone('two')
         self.assertEqual((patched / 'kernel/a.c').read_text(), CODE)
         self.assertTrue((patched / 'kernel/new.c').exists())
-        # on a topic that it needs
+        # now it needs another topic, which both kernels then contain
         (self.top / 'series/two/topic.toml').write_text('after = ["one"]\n')
         base, patched = self.alone('two')
         for folder in base, patched:
@@ -504,7 +504,7 @@ class Verbs(unittest.TestCase):
 
     def test_patch_that_does_not_apply(self):
         self.two_topics()
-        # the topic's second one: they are applied together, and the one to blame is named
+        # break the topic's second patch: all are applied at once, but the error names this one
         self.git('checkout', '-q', 'one')
         self.commit('kernel/a.c', 'LINE 5\n', 'last\n', 'a: second\n\nWhy.')
         self.git('checkout', '-q', 'two')
@@ -568,7 +568,7 @@ class Verbs(unittest.TestCase):
     # killed
 
     def test_half_a_checkout(self):
-        """What a killed `tree` has written is no work of the user's; what differs from it is."""
+        """Files that a killed `tree` has written are not the user's work; changed files are."""
         self.two_topics()
         shutil.rmtree(self.linux)
         self.good('base')
@@ -586,7 +586,8 @@ class Verbs(unittest.TestCase):
         self.assertEqual(self.git('status', '--porcelain'), '')
 
     def killed(self, after, *words):
-        """The verb killed after so many seconds; a step of it goes on, and the next one waits."""
+        """Kills the verb after this number of seconds. Its child process continues, and the next
+        verb waits for that."""
         env = {
             'PATH': os.environ['PATH'],
             'HOME': str(self.home),
@@ -611,8 +612,8 @@ class Verbs(unittest.TestCase):
                 os.killpg(verb.pid, signal.SIGKILL)
 
     def called_again(self, verb):
-        """A git that was killed while it wrote to linux/ leaves a lock, or half of a file: the next
-        says so, and it is for the user to clear that away."""
+        """Calls the verb again. A git that was killed while it wrote to linux/ leaves a lock or an
+        incomplete file. The verb then reports an error, and the user must remove it."""
         done = self.verb(verb)
         if done.returncode:
             locks = list((self.linux / '.git').rglob('*.lock'))
@@ -624,7 +625,7 @@ class Verbs(unittest.TestCase):
             self.good(verb)
 
     def killed_at_random(self, verb, prepare):
-        """Yields after the verb was killed at random and called again, a few times."""
+        """A few times, kills the verb at a random moment, calls it again, and yields."""
         prepare()
         start = time.monotonic()
         self.good(verb)
@@ -665,12 +666,12 @@ class Verbs(unittest.TestCase):
         for _ in self.killed_at_random('export', one_more_commit):
             commits = len(self.git('rev-list', 'base..two').split())
             self.assertEqual(len(self.patches()), commits)
-            self.assertIn('linux/ is what series/ describes', self.good('tree'))
+            self.assertIn('linux/ matches series/', self.good('tree'))
 
     # mail
 
     def mail(self, *words, refuses=b'', **env):
-        """(exit status, what was said, mails) of topic two, sent to a server that keeps it."""
+        """(exit status, errors, mails) after mailing topic two to a server that keeps all mails."""
         with Sink(refuses) as sink:
             (self.home / '.gitconfig').write_text(
                 sink.configuration() + '[user]\n name = A Sender\n email = sender@example.com\n'
@@ -683,11 +684,11 @@ class Verbs(unittest.TestCase):
                 GIT_CONFIG_NOSYSTEM='1',
                 **{'SEND': '1', 'REVIEWED': '1', **env},
             )
-            self.assertEqual('Traceback' in done.stderr, bool(refuses))  # b4's
+            self.assertEqual('Traceback' in done.stderr, bool(refuses))  # b4 prints it
             return done.returncode, done.stderr, sink.mails
 
     def mailable(self):
-        """two_topics() and a cover letter; whom get_maintainer names, and what checkpatch finds."""
+        """two_topics(), a cover letter, and fakes of get_maintainer and checkpatch."""
         try:
             tool('b4')
         except KitError as error:
@@ -710,7 +711,7 @@ class Verbs(unittest.TestCase):
         (self.top / 'series/two/cover.md').write_text('# Second\n\nWhy.\n')
 
     def sent(self, name='two'):
-        """The tags that b4 has set, in the order of the versions."""
+        """The tags of sent versions, oldest first."""
         return self.git('tag', '--list', f'sent/*-{name}-*').splitlines()
 
     def test_mail_and_its_second_version(self):
@@ -722,7 +723,7 @@ class Verbs(unittest.TestCase):
             self.assertEqual(people - set(recipients), set())
             self.assertNotIn(b'Range-diff', data)
         self.assertIn(b'\nTo: A Maintainer (Firm) <one@', mails[0][1].replace(b'"', b''))
-        self.assertIn(b'\n---\nWhy.\n', mails[0][1])  # the letter, with one patch
+        self.assertIn(b'\n---\nWhy.\n', mails[0][1])  # the letter is below the only patch's message
         self.assertIn(f'base-commit: {self.git("rev-parse", "base")}'.encode(), mails[0][1])
         self.assertIn(b'\nSigned-off-by: A Sender <sender@example.com>\n', mails[0][1])
         # topic two was mailed on the base, not on topic one
@@ -741,7 +742,7 @@ class Verbs(unittest.TestCase):
         self.assertEqual([tag[-3:] for tag in self.sent()], ['-v1', '-v2'])
 
     def authored(self, *authors):
-        """Topic two as a commit of each of these authors."""
+        """Gives topic two one commit by each of these authors."""
         self.git('reset', '-q', '--hard', 'one')
         for number, author in enumerate(authors):
             self.commit(f'kernel/{number}.c', '', CODE, f'{number}: add it\n\nWhy.')
@@ -770,7 +771,7 @@ class Verbs(unittest.TestCase):
         self.assertEqual((bool(status), mails), (True, []), said)
         self.assertIn('REVIEWED=1', said)
         self.assertIn('generated-content.rst', said)
-        # a trial
+        # REFLECT=1 sends the mail to the sender only
         status, said, mails = self.mail(REVIEWED='', SEND='', REFLECT='1')
         people = [recipients for recipients, _ in mails]
         self.assertEqual((status, people), (0, [['sender@example.com']]), said)
@@ -830,7 +831,7 @@ class Verbs(unittest.TestCase):
             [b'prerequisite-patch-id' in data for _, data in mails], [False, False, True]
         )
         self.assertEqual(['friend@example.com' in to for to, _ in mails], [False, True, False])
-        # each on the base, the second version of one alone
+        # each is based on the base; then a second version of one patch
         [tag] = self.sent('two-b-third')
         self.assertEqual(*self.git('rev-parse', f'{tag}^', 'base').split())
         self.git('reset', '-q', '--hard', 'HEAD^')
@@ -959,7 +960,7 @@ class Verbs(unittest.TestCase):
         return done.stdout
 
     def test_a_new_topic(self):
-        """CONTRIBUTING.md's example, followed."""
+        """Follows the example in CONTRIBUTING.md."""
         page = (TOP / 'CONTRIBUTING.md').read_text()
         shutil.copytree(TOP / 'guest', self.top / 'guest')
         self.two_topics()
@@ -984,7 +985,7 @@ class Verbs(unittest.TestCase):
             + "/series/mine/topic.toml'), "
             "{'PROC_PID_CPUSET': 'y'})]\n",
         )
-        # and taken away
+        # and remove it again
         shutil.rmtree(self.top / 'series/mine')
         (self.top / 'series/order').write_text('one\ntwo\n')
         self.assertEqual(self.boots(), without)
@@ -1003,7 +1004,7 @@ class Verbs(unittest.TestCase):
     # CI
 
     def ci(self, check, test, **env):
-        """.ci/run with a Makefile of these two recipes: (exit status, its last line)."""
+        """(exit status, last line) of .ci/run with a Makefile that has these two recipes."""
         shutil.copytree(TOP / '.ci', self.top / '.ci')
         (self.top / 'Makefile').write_text(f'check:\n\t@{check}\ntest:\n\t@{test}\n')
         done = self.call('sh', '.ci/run', **env)
@@ -1015,7 +1016,7 @@ class Verbs(unittest.TestCase):
         bad = 'echo 2 passed, 1 failed, 0 skipped; exit 1'
         self.assertEqual(self.ci(good, good), (0, '6 passed, 0 failed, 2 skipped'))
         self.assertEqual(self.ci(bad, good), (1, '5 passed, 1 failed, 1 skipped'))
-        # an exit status or a closing line that says otherwise
+        # the exit status or the closing line contradicts the counts
         self.assertEqual(self.ci(f'{good}; exit 1', good), (1, '6 passed, 1 failed, 2 skipped'))
         self.assertEqual(self.ci('true', good), (1, '3 passed, 1 failed, 1 skipped'))
         narrowed = 'echo $${#TEST} passed, $${#ARCH} failed, $${#FULL} skipped'

@@ -49,7 +49,7 @@ def main(topic: str = '', part: str = '', full: bool = False, **given: Any) -> N
     topic = topic or next(iter(topics.measured()), '') or fail('no topic has a measure.py')
     benchmark = topics.benchmark(topic)
     topics.posting(topic)  # raises an error for an unknown posting
-    # all topics share the folders of the two kernels
+    # all topics use the same two folders for their kernels
     with Lock(BUILD / 'bench'):
         journal = measure.Journal(BUILD / 'bench' / f'{topic.replace("/", "-")}.jsonl')
         bench = Bench(alone.trees(topic), journal)

@@ -49,7 +49,7 @@ Figures = dict[str, list[float]]  # {metric: numbers} of one boot
 Boots = Sequence[Sequence[float]]  # the figures of each boot
 SOAK = TOP / 'soak'
 LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
-TREES = ('base', 'patched')  # their names for a Bench
+TREES = ('base', 'patched')  # the names of the two trees for a Bench
 
 
 class Journal:
@@ -128,8 +128,8 @@ class Bench:
         return guest.run_guest(model.machine(arch), image, job, files, options, **more)
 
     def journaled(self, what: str, key: Sequence[str], measured: Callable[[], Any]) -> Any:
-        """The result of measured(), or its journaled result if an interrupted `make bench` had one.
-        The result must be JSON. key: words that identify this boot."""
+        """Calls measured(), or returns its result from the journal if an interrupted `make bench`
+        called it. The result must be JSON. key: words that identify this boot."""
         if not self.journal:
             return measured()
         found = self.journal.boots.get((what, *key))
@@ -186,7 +186,7 @@ def warn_if_busy(seconds: float = 1) -> None:
     share = 1 - (spent[3] + spent[4]) / (sum(spent) or 1)  # idle, iowait
     if share > 0.05:
         say(
-            f'warning: other load uses {share:.0%} of the host: two vCPUs need two idle CPUs, the '
+            f'warning: other load uses {share:.0%} of the host. Two vCPUs need two idle CPUs; the '
             'ratios will be too low'
         )
 
@@ -228,7 +228,7 @@ def row(
 def record(
     topic: str, command: str, rows: Sequence[Row], accelerator: str, below: Sequence[str] = ()
 ) -> Record:
-    """below: the topics and postings that are applied to the base kernel, too."""
+    """below: the topics and postings that both kernels contain."""
     return {
         'topic': topic,
         'base': f'v{release(BASE)}{" with " if below else ""}{", ".join(below)}',

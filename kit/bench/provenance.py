@@ -22,7 +22,7 @@ UNMEASURED = re.compile(
 
 def changes(text: str, unmeasured: bool = False) -> list[str]:
     """The lines of code that a patch adds and removes, each with its file; without messages,
-    comments, context, line numbers and spaces. unmeasured: with UNMEASURED files."""
+    comments, context, line numbers and spaces. unmeasured: also those of UNMEASURED files."""
     found, path, comment = [], '', False
     for line in text.partition('\n---\n')[2].splitlines():
         if line.startswith('diff --git '):

@@ -4,7 +4,7 @@
 Each kernel boots three times, or five times if the boots disagree on which kernel is faster, or
 RUNS= times. Seconds depend on other load of the host. Rows on which the boots disagree are marked;
 the instruction counts are repeatable. If nothing has changed since the last run, its table is shown
-again; RUNS=1 measures with one boot of each kernel.
+again; RUNS=1 measures again, with one boot of each kernel.
 """
 
 import hashlib
@@ -36,7 +36,8 @@ def key_of(topic: str, bench: Bench) -> str:
     """A digest of what the figures depend on: both kernels, the program, the benchmark."""
     module = topics.benchmark(topic)
     arch, flavour, program = module.QUICK
-    source(bench.trees.base)  # first: make would rebuild files newer than the patched objects
+    # first, as make rebuilds the objects of sources that were checked out after the build
+    source(bench.trees.base)
     for tree in bench.trees.patched, bench.trees.base:
         bench.build(arch, flavour, tree)
     inputs = [
@@ -52,8 +53,8 @@ def key_of(topic: str, bench: Bench) -> str:
 
 
 def settled(rows: Sequence[Row]) -> bool:
-    """Do all boots agree on which kernel is faster? Times of milliseconds are ignored, as one tick
-    changes them."""
+    """Do all boots agree on which kernel is faster? Rows of at most 50 ms are ignored,
+    as one timer tick changes them noticeably."""
     timed = [row for row in rows if row['unit'] == 's' and row['base'] > 0.05]
     return all((row['min'] > 1) == (row['max'] > 1) for row in timed)
 

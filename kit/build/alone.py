@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The two kernels that measure a topic or a posting: the base with the patches that it is mailed
-on, and the same with its own patches. Neither has any other patch of series/."""
+on, and the same kernel with its own patches added. Neither has any other patch of series/."""
 
 from collections.abc import Sequence
 
@@ -38,8 +38,8 @@ def commits(*groups: Sequence[str]) -> list[str]:
 
 
 def trees(name: str) -> Trees:
-    """The kernels of a topic or a posting. All topics share their folders, so make compiles only
-    what differs from the previous one."""
+    """The kernels of a topic or a posting. All topics use the same folders, so make compiles only
+    the differences to the previous topic."""
     below, own = split(name)
     base = Tree('base', ROOT / 'base', begins_as=PATCHED) if below else BASE
     patched = Tree('patched', ROOT / 'patched', begins_as=PATCHED)

@@ -133,7 +133,7 @@ def configure(machine: Machine, flavour: str, tree: Tree) -> None:
         return
     for file, wanted in asked:
         if file.is_relative_to(SERIES):
-            # symbols of topics may be absent: from the base, from half a series, from a user's tree
+            # the base, a tree with only some of the patches and a user's tree may lack them
             known = known_symbols(src, wanted)
             wanted = {symbol: value for symbol, value in wanted.items() if symbol in known}
         requested.update({symbol: (value, file) for symbol, value in wanted.items()})

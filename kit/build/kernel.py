@@ -84,7 +84,7 @@ def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, fold
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)
     _, now = asked(machine, flavour, patched_tree)
     with Lock(other):
-        # next to a kernel that was copied from KEPT, the objects may be older
+        # if the patched kernel was copied from KEPT, the objects in its folder may be older
         if not has_stamp(other, now) or has_stamp(kept(machine, flavour), now):
             return
         commit = git('rev-parse', 'HEAD', cwd=src).strip()
@@ -100,7 +100,7 @@ def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, fold
             dirs_exist_ok=True,
             ignore=shutil.ignore_patterns('.stamp', '.lock', '.config'),
         )
-    for file in folder.rglob('*.cmd'):  # kbuild's commands contain both folders
+    for file in folder.rglob('*.cmd'):  # kbuild's saved commands name source and output folder
         text = file.read_text().replace(f'{patched}/', f'{src}/')
         file.write_text(text.replace(f'{other}/', f'{folder}/'))
 
@@ -115,7 +115,7 @@ def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ())
             extra, now = asked(machine, flavour, tree)
             if has_stamp(folder, now) and image.exists():
                 return image
-            # only for this tree: other trees need the objects as well
+            # only the patched tree uses a kept kernel, as other trees also need its objects
             if tree.name == PATCHED.name and has_stamp(before, now):
                 copy_kernel(machine, before, folder)
                 return image
@@ -144,8 +144,8 @@ def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ())
 
 
 def prepare_modules(machine: Machine, flavour: str, tree: Tree) -> None:
-    """Prepares the folder of a built kernel for modules. A kernel copied from KEPT has no objects,
-    but its exported symbols. The caller holds the folder's lock."""
+    """Prepares the folder of a built kernel for modules. A kernel copied from KEPT has the list of
+    exported symbols, but no objects. The caller holds the folder's lock."""
     folder = tree.out(machine.arch, flavour)
     was_kept = not (folder / 'vmlinux.o').exists()
     if was_kept:

@@ -55,8 +55,9 @@ def goals_of(
 
 
 def library_of(machine: Machine, suite: str) -> tuple[str, str]:
-    """(words for the compiler, words for the linker) if the compiler, such as a cross compiler,
-    does not find the library: its package for the guest's architecture is unpacked below build/."""
+    """(words for the compiler, words for the linker) by which they find the suite's library; empty
+    if they find it without them. For a cross compiler, the library's package is unpacked below
+    build/."""
     if suite not in LIBRARIES:
         return '', ''
     (name, package), arch = LIBRARIES[suite], machine.debian_arch

@@ -2,8 +2,9 @@
 """make check: runs all static checks; ends with `N passed, N failed, N skipped`.
 
 --check 'words' runs only checks with one of the words in their name. Checks run in parallel lanes.
-One lane reads, mostly in a single thread. The lane of each architecture compiles, and waits for
-git, make and the linker. Checks that do not need linux/ run while it is made.
+The checks of one lane only read files, mostly in a single thread. Each architecture has a lane of
+checks that compile; they often wait for git, make and the linker. Checks that do not need linux/
+run while it is made.
 """
 
 import functools
@@ -25,8 +26,8 @@ Check = Callable[[], None]
 Lane = dict[str, Check]
 Words = dict[str, str]  # {name: passed, failed or skipped}
 
-# Lanes: checks of this repository, checks that read, and for each architecture checks that compile;
-# each in the order in which they run
+# The lanes: checks of this repository, checks that only read, and for each architecture checks that
+# compile. Each lane lists its checks in the order in which they run.
 OWN = {
     'python': files.python,
     'types': files.types,
@@ -146,7 +147,7 @@ def main(
         raise KitError(f'no check with such a name (known: {" ".join(names)})')
 
     def make_linux() -> None:
-        """Makes linux/ as series/ describes it."""
+        """Makes linux/ from series/."""
         prepare.trees('series', linux, stable_git=stable_git)
         if not (LINUX / '.git').exists():
             raise KitError('no linux/ here: make check')

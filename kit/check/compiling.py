@@ -40,7 +40,7 @@ from kit.test import plan
 
 # Debian's sparse 0.6.4 lacks __typeof_unqual__, and v7.3's build would silently skip sparse
 SPARSE = 'sparse -D__typeof_unqual__=__typeof__'
-USERS = 40  # at most so many users of a changed header are compiled; the last commit is built whole
+USERS = 40  # maximum number of users of a changed header to compile; the last commit is built whole
 
 
 def linux_of(arch: str) -> Path:
@@ -261,7 +261,7 @@ def warnings(arch: str, full: bool = False) -> None:
     if not files:
         raise Skipped(f'no C file of the kernel for {arch} is touched')
     status, after, log = compiler_warnings(series().last, files, arch)
-    # files without findings need no check on the base; findings in headers name other files
+    # Only files with findings are checked on the base; all files, if a finding names a header.
     said = {line.split(':')[0] for line in after}
     if status or said - set(files):
         said = set(files)
@@ -369,7 +369,8 @@ def files_for(config: Compile) -> list[str]:
 
 
 def commits_for(config: Compile, full: bool) -> list[str]:
-    """The commits to compile: the last one; with FULL=1 all from the configuration's topic on."""
+    """The commits to compile: the last one, or with FULL=1 those of the configuration's topic and
+    all later ones."""
     if not full or config.full:
         return [series().last]
     first = list(series().tips).index(config.topic)

@@ -91,7 +91,7 @@ def spelling() -> None:
     folder.mkdir()
     for name, text in texts.items():
         (folder / name).write_text(text, errors='replace')
-    # EXTRAVERSION is the kernel's, VAS a unit of powerpc
+    # names that codespell takes for typos: EXTRAVERSION of the kernel, the unit VAS of powerpc
     done = result(
         ['codespell', '--check-hidden', '--ignore-words-list=extraversion,nd,vas', '.'],
         cwd=folder,

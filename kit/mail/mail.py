@@ -52,7 +52,7 @@ class Posting:
 
     name: str  # TOPIC, TOPIC/NN-POSTING or TOPIC/PATCH
     patches: Sequence[Path]
-    below: Sequence[str] = ()  # the parts that it is mailed on
+    below: Sequence[str] = ()  # the topics and postings that it is mailed on
     commit: str = ''  # the commit that it is mailed on, if not `below`
     letter: tuple[str, str] | None = None  # subject and text of the cover letter
     prefixes: Sequence[str] = ()

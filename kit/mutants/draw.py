@@ -23,7 +23,7 @@ from kit.test import plan
 from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
-NO_KERNEL, SAME_KERNEL = 'does not compile', 'changes no code'  # these do not count
+NO_KERNEL, SAME_KERNEL = 'does not compile', 'changes no code'  # such bugs do not count
 
 
 def boots_of(topic: str, arch: str) -> list[Boot]:

@@ -74,8 +74,8 @@ def whole(line: Line) -> bool:
 
 
 def altered(line: Line) -> list[tuple[str, str]]:
-    """[(name of the bug, the line with it)]. An empty line replaces a deleted one, so that code
-    that contains line numbers stays the same."""
+    """[(name of the bug, the line with it)]. An empty line replaces a deleted one, so that line
+    numbers in other code (WARN_ON) do not change."""
     found = [(what, re.sub(old, new, line.text, count=1)) for what, old, new in RULES]
     if line.text.lstrip().startswith(('*', '/*', '#')):
         found = []

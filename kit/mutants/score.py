@@ -53,11 +53,11 @@ def markdown(topic: str) -> str:
     old = [name for name in tried if rows[name]['code'] != code]
     return ' '.join(
         [
-            f'{len(caught)} of {len(tried)} mistakes made on purpose are caught '
+            f'The tests detect {len(caught)} of {len(tried)} seeded bugs '
             f'(`make mutants TOPIC={topic}`).',
-            *listed('Survivors', [name for name in tried if name not in caught]),
+            *listed('Not detected', [name for name in tried if name not in caught]),
             *listed('Not tried yet', [name for name in real if name not in rows]),
             *listed('Equivalent', [each.name for each in mutants if each.equivalent]),
-            *([f'With other code of the topic: {len(old)}.'] if old else []),
+            *([f'Tried with other code of the topic: {len(old)}.'] if old else []),
         ]
     )

@@ -50,7 +50,7 @@ def functions(text: str) -> Iterator[tuple[str, bool, int, int, list[str]]]:
 
 
 def changed_lines(diff: str) -> set[int]:
-    """Line numbers of a diff without context: new lines, or the line before deleted ones."""
+    """The numbers of lines that a diff without context adds, and of lines before deleted ones."""
     found: set[int] = set()
     for first, count in re.findall(r'^@@ -\S+ \+(\d+)(?:,(\d+))? @@', diff, re.M):
         found.update(range(int(first), int(first) + max(1, int(count or 1))))

@@ -123,9 +123,10 @@ def options_of(machine: Machine, minutes: int, splats: Words = ()) -> Options:
 
 def tell_races(text: str, changed: Sequence[str]) -> None:
     """Prints KCSAN's reports on code that the series does not change."""
-    print(f'soak: {len(re.findall(races.of_others(changed), text))} races elsewhere')
-    for title, count in races.below(text, changed).most_common():
-        print(f'  {count} called by the series on both sides: {title}')
+    count = len(re.findall(races.of_others(changed), text))
+    print(f'soak: {count} races in code that the series does not change')
+    for title, number in races.below(text, changed).most_common():
+        print(f'  {number} where functions of the series called both accesses: {title}')
 
 
 def run(

@@ -56,7 +56,7 @@ GIT_SET = [
     'log.showSignature=false',
 ]
 
-# also over a locked worktree of a killed git
+# given twice, --force also replaces a locked worktree, which a killed git leaves
 OVER_HALF = ['--force', '--force']
 
 

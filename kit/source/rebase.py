@@ -98,11 +98,11 @@ def upstream_already(commit: str, subjects: Sequence[str]) -> list[tuple[str, st
 
 
 def check() -> None:
-    """Raises an error if linux/ holds work, or is not what series/ describes."""
+    """Raises an error if linux/ holds work, or does not match series/."""
     if not (LINUX / '.git').exists():
         raise KitError('no linux/ here: make tree')
     if not corresponds():
-        raise KitError('linux/ is not what series/ describes: make export or make tree first')
+        raise KitError('linux/ does not match series/: make export or make tree first')
     if files := uncommitted():
         raise KitError(f'linux/ has uncommitted changes ({files[0]}): commit or stash them')
 

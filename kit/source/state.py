@@ -151,8 +151,7 @@ def elsewhere() -> str:
 
 
 def corresponds() -> bool:
-    """Is linux/ what series/ describes, with the last topic checked out? Ignores uncommitted
-    changes."""
+    """Does linux/ match series/, with the last topic checked out? Ignores uncommitted changes."""
     head = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
     if busy() or head != parts()[-1]:
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Makes linux/ what series/ describes: the base and one branch per topic or posting.
+"""Makes linux/ from series/: the base and one branch per topic or posting.
 
 `make tree` fails if linux/ holds work that series/ lacks. Other verbs (keep) use such a linux/ as
 it is and print a note. Verbs that also accept the user's own tree (stay) use any checked-out commit
@@ -40,11 +40,11 @@ def synchronize(keep: bool, stay: bool) -> None:
         files = uncommitted()
         if files:
             say(
-                f'tree: linux/ is what series/ describes, plus uncommitted changes '
+                'tree: linux/ matches series/, plus uncommitted changes '
                 f'({files[0]}{" …" if files[1:] else ""})'
             )
         elif not keep:
-            say('tree: linux/ is what series/ describes')
+            say('tree: linux/ matches series/')
         return
     work = own_work()
     if work:
@@ -76,4 +76,4 @@ def synchronize(keep: bool, stay: bool) -> None:
     )
     git('symbolic-ref', 'HEAD', f'refs/heads/{last}')
     save_state()
-    say(f'tree: linux/ is what series/ describes, on the branch {last}')
+    say(f'tree: linux/ matches series/, on the branch {last}')

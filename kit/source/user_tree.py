@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """run, test and shell with --linux: use the user's git tree instead of the series.
 
-The tree is only read. A clone below build/ gets its HEAD and uncommitted changes, and is built out
-of tree: this is "patched". "base" is --base, or the newest v7.3.y release below HEAD.
+The tree is only read. "patched" is a clone below build/, which gets the tree's HEAD and uncommitted
+changes and is built out of tree. "base" is --base, or the newest v7.3.y release below HEAD.
 """
 
 import re

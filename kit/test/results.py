@@ -68,8 +68,8 @@ def plan(name: str, count: int) -> list[str]:
 
 
 def name_in(result: Result) -> str:
-    """A result's name within its program. It differs from the program's name, which would end the
-    group for a parser."""
+    """A result's name within its program. It must differ from the program's name, as a parser would
+    take a result of that name for the end of the program's results."""
     return (
         plain(result.name)
         if plain(result.name) not in ('', plain(result.program))

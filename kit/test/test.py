@@ -174,7 +174,7 @@ def run_boot(
     if tell and not boot.on_base:
         tell(results.ended_of(label, boot.arch, said, ended))
     boot_seconds = f'{ended.boot_seconds:.1f}' if ended.boot_seconds else '-'
-    lockdep = {True: ', lockdep on to the end', False: ', lockdep went OFF', None: ''}
+    lockdep = {True: ', lockdep still enabled', False: ', lockdep DISABLED itself', None: ''}
     print(
         f'{label} ({ended.accelerator}): {closing(counts)}, boot {boot_seconds} s, '
         f'{ended.seconds:.0f} s in all{lockdep[ended.lockdep]}; {shown(ended.folder)}',
@@ -215,7 +215,8 @@ def run_all(
 
 
 def places() -> int:
-    """The number of guests at a time: one per CPU, and per 5 GiB, as the largest has 4 GiB."""
+    """The number of guests at a time: one per CPU, but at most one per 5 GiB of memory, as the
+    largest guest has 4 GiB."""
     return max(1, min(host_cpus(), host_memory() // (5 << 30)))
 
 

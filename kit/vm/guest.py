@@ -33,7 +33,7 @@ RESULTS = BUILD / 'results'
 # A busy host has stopped four vCPUs for more than half a minute, which Linux by default reports as
 # a lockup. A real hang exceeds these limits, too.
 PATIENT = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
-FOLDERS = 40  # number of folders that are kept there
+FOLDERS = 40  # number of folders to keep in build/results
 
 
 OnLine = Callable[[str], object]  # called with each line of the job's output as it arrives

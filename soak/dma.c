@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Bursts of the kernel's own DMA mappings: kernel/dma/map_benchmark.c on a device of ours. */
+/* Bursts of the kernel's own DMA mappings, by kernel/dma/map_benchmark.c on one of the devices. */
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ void dma_director(const char *bdf, int slot)
 			.map_mode = rnd(DMA_MAP_BENCH_MODE_MAX),
 		};
 
-		/* EINTR: one of its threads did not get a CPU before the second was over */
+		/* EINTR: one of the benchmark's threads did not run within the second */
 		if (ioctl(fd, DMA_MAP_BENCHMARK, &burst) && errno != EINTR)
 			err(1, "DMA_MAP_BENCHMARK");
 		if (burst.avg_map_100ns)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Directors of VFIO containers and of an iommufd: each opens one, has processes
- * map and unmap in it until they end or are killed, cleans up after those, and
- * closes it now and then, with or without what is mapped.
+ * Directors of VFIO containers and of an iommufd. Each opens one, starts mappers
+ * (processes that map and unmap in it), and replaces mappers that end or are
+ * killed. Sometimes it closes the container or iommufd, with or without mappings.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -27,12 +27,12 @@
 #define MIB (1UL << 20)
 #define HUGE_SIZE (2 * MIB)
 #define MEMORY (160 * MIB)
-#define HUGETLB (16 * MIB)	/* the last of it */
+#define HUGETLB (16 * MIB)	/* the last part of MEMORY */
 #define LARGE (128 * MIB)
-#define WINDOW (512 * MIB)	/* of IOVAs, a mapper's own */
+#define WINDOW (512 * MIB)	/* IOVAs of one mapper */
 #define IOVA (4UL << 30)
 #define KEPT 8
-#define RETRY_S 60		/* until the last holder of a file has gone */
+#define RETRY_S 60		/* time in which the last process closes the old file */
 
 struct space {
 	bool iommufd;
@@ -46,7 +46,7 @@ struct mapper {
 	uint64_t stream;
 	uint64_t iova;
 	uint32_t ioas, hwpt;
-	bool *leave;	/* its director wants to close */
+	bool *leave;	/* set by the director before it closes */
 };
 
 struct range {
@@ -97,7 +97,7 @@ static void open_space(struct space *space, const char *path)
 {
 	double late = now() + RETRY_S;
 
-	/* A child of a mapper that was killed may have the old one open for a moment */
+	/* A child of a killed mapper may still have the old file open */
 	while (!(space->iommufd ? open_iommufd : open_type1)(space, path)) {
 		if (now() > late)
 			err(1, "%s", path);
@@ -118,7 +118,7 @@ static void destroy(struct space *space, uint32_t id)
 	ioctl(space->fd, IOMMU_DESTROY, &args);
 }
 
-/* A domain more for what is in the IOAS: it is filled at once */
+/* Adds a domain to the IOAS. The kernel fills it with the existing mappings. */
 static uint32_t alloc_hwpt(struct mapper *mapper)
 {
 	struct iommu_hwpt_alloc args = {
@@ -183,7 +183,7 @@ static void unmap_all(struct mapper *mapper)
 	unmap(mapper, (struct range){ mapper->iova, WINDOW });
 }
 
-/* Other IOVAs of the same pages: these are looked up in the first domain */
+/* Maps the same pages at other IOVAs. The kernel looks up the pages in the first domain. */
 static void copy(struct mapper *mapper, struct range range, uint64_t iova)
 {
 	struct iommu_ioas_copy args = {
@@ -200,7 +200,7 @@ static void copy(struct mapper *mapper, struct range range, uint64_t iova)
 		counted(IOMMUFD);
 }
 
-/* 4K pages or THP first, or both, and hugetlb while there is some */
+/* 4K pages, THP, or a half of each; sometimes hugetlb at the end, if there are free pages */
 static char *memory(void)
 {
 	char *at = mmap(NULL, MEMORY + HUGE_SIZE, PROT_READ | PROT_WRITE,
@@ -217,7 +217,7 @@ static char *memory(void)
 		char *huge = mmap(NULL, HUGETLB, PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 
-		/* Moved, as a failed MAP_FIXED would leave a hole */
+		/* Map elsewhere, then move: a failed MAP_FIXED would leave a hole */
 		if (huge != MAP_FAILED && mremap(huge, HUGETLB, HUGETLB,
 						 MREMAP_MAYMOVE | MREMAP_FIXED,
 						 at + MEMORY - HUGETLB) == MAP_FAILED)
@@ -240,7 +240,7 @@ static struct range random_range(struct mapper *mapper)
 	return range;
 }
 
-/* While there is nothing large in the window, or there would be no place for it */
+/* A large range needs a free window, so half of the time everything is unmapped first */
 static bool map_some(struct mapper *mapper, char *base, struct range *kept)
 {
 	struct range range = random_range(mapper);
@@ -316,7 +316,7 @@ static void mapper_main(void *arg)
 
 	seed_random(stream++);
 	base = memory();
-	/* Takes this process away, in the middle of a call more often than not */
+	/* The exec ends this process, usually in the middle of a call */
 	if (!rnd(5) && pthread_create(&thread, NULL, exec_later, &stream))
 		errx(1, "pthread_create");
 
@@ -341,7 +341,7 @@ static void mapper_main(void *arg)
 			madvise(base + from, size, MADV_DONTNEED);
 			break;
 		case 12:
-			/* Not where hugetlb is: without a free page of it that is SIGBUS */
+			/* Not in hugetlb: without a free huge page, the write causes SIGBUS */
 			for (; size && from < MEMORY - HUGETLB; from += page, size -= page)
 				base[from] = 1;
 			break;
@@ -384,14 +384,14 @@ static void start(struct mapper *mapper, int slot)
 	spawn(slot, true, mapper_main, mapper);
 }
 
-/* What it has left mapped, its memory gone */
+/* Removes the mappings of a mapper that has ended */
 static void clean(struct mapper *mapper)
 {
 	if (!mapper->space->iommufd) {
 		unmap_all(mapper);
 		return;
 	}
-	/* Fails with the domain that it had for itself: closing takes both */
+	/* Fails if the mapper had a second domain; closing the iommufd then frees both */
 	destroy(mapper->space, mapper->hwpt);
 	destroy(mapper->space, mapper->ioas);
 }
@@ -412,7 +412,7 @@ static void one_life(struct space *space, struct mapper *mappers, bool *leave, i
 		usleep(20000);
 	}
 	__atomic_store_n(leave, true, __ATOMIC_RELAXED);
-	/* Closed with all that is mapped, or with nothing */
+	/* Killed mappers leave their mappings; others unmap everything */
 	if (!over() && rnd(3))
 		end_all(slot, MAPPERS);
 	for (int i = 0; i < MAPPERS; i++)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Processes with a range that one thread collapses, splits, zaps and unmaps
- * while others walk its page tables, with and without a lock. A page is zero or
- * has the tag of its address: anything else is a page that is not the range's.
+ * Processes in which one thread collapses, splits, zaps and unmaps a range while
+ * other threads walk its page tables, with and without a lock. A page of the range
+ * is zero or contains the tag of its address. Other contents belong to other pages.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -29,14 +29,14 @@
 #define PROCESSES 2
 #define WALKERS 2
 
-/* The same in each process, so that they can read one another's */
+/* The same address in each process, so that each can read the range of the other */
 #define AREA ((char *)(1UL << 36))
 
 static size_t page, pmd, size;
-static bool shmem;	/* each process its own */
+static bool shmem;	/* drawn in each process */
 static int first_slot;
 
-/* Four bytes: more may be seen half written */
+/* Four bytes, as a reader may see larger values half written */
 static uint32_t tag(const char *at)
 {
 	return (uintptr_t)at;
@@ -62,7 +62,7 @@ static void vmsplice_one(int fds[2])
 	struct iovec iov = { at, sizeof(uint32_t) };
 	uint32_t value;
 
-	/* EFAULT: unmapped right now */
+	/* EFAULT: unmapped at the moment */
 	if (vmsplice(fds[1], &iov, 1, 0) != sizeof(value))
 		return;
 	if (read(fds[0], &value, sizeof(value)) != sizeof(value))
@@ -77,7 +77,7 @@ static void read_one(void)
 	uint32_t value;
 	struct iovec to = { &value, sizeof(value) }, from = { at, sizeof(value) };
 
-	/* It may have been killed, and not have the range yet */
+	/* The process may have been killed, or may not have mapped the range yet */
 	if (pid && process_vm_readv(pid, &to, 1, &from, 1, 0) == sizeof(value))
 		look(at, value);
 }
@@ -100,7 +100,7 @@ static void *walk(void *arg)
 				read_one();
 				break;
 			default:
-				/* Looks the page up, as it is not private */
+				/* A futex that is not private needs a lookup of its page */
 				if (syscall(SYS_futex, random_page(), FUTEX_WAKE, 1, NULL, NULL,
 					    0) >= 0)
 					counted(WALK);
@@ -131,7 +131,7 @@ static void fill(char *at, size_t length)
 		__atomic_store_n((uint32_t *)at, tag(at), __ATOMIC_RELAXED);
 }
 
-/* Back to small pages, with the same data; it fails while a walker has a page */
+/* Splits into small pages with the same data. Fails while a walker holds a page. */
 static void split_pages(char *at)
 {
 	int fd = open("/sys/kernel/debug/split_huge_pages", O_WRONLY);
@@ -188,7 +188,7 @@ static void change(void)
 		map_range(part, pages * page);
 		break;
 	case 5:
-		/* One VMA again, which a collapse needs */
+		/* A collapse needs a single VMA */
 		map_range(AREA, size);
 		break;
 	case 6:

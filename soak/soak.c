@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The workloads of all topics side by side, with trouble, until the minutes are
- * over; then nothing may be left of them. KTAP.
+ * Runs the workloads of all topics at once and disturbs them. At the end, they
+ * may leave nothing behind. Prints KTAP.
  *
- *   soak MINUTES SEED [BDF...]
+ *   soak MINUTES SEED [BDF BDF BDF BDF]
  *
- * Of the devices, which are on vfio-pci, the last is for the kernel's own DMA,
- * the one before for iommufd and the others, two at most, for VFIO containers.
+ * The devices are bound to vfio-pci. The first two are for VFIO containers, the
+ * third for iommufd, and the last for the kernel's own DMA.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -27,16 +27,16 @@
 #include "lib/vm.h"
 
 #define KMEMLEAK "/sys/kernel/debug/kmemleak"
-#define END_S 200	/* what the actors have to come to their ends, with KASAN under emulation */
+#define END_S 200	/* time in which all actors must end, with KASAN under emulation */
 #define CORE "/tmp/soak.core"
 #define CORE_MAX (16UL << 20)
-#define SETTLE_S 30	/* what the kernel has to let go of what exited */
+#define SETTLE_S 30	/* time in which the kernel must free the resources of ended processes */
 
 struct actor {
 	const char *name;
 	void (*run)(const char *bdf, int slot);
-	int slot;	/* of its victims; its random sequence hangs on it, too */
-	bool maps;	/* through a device */
+	int slot;	/* the first slot of its victims; also selects its random sequence */
+	bool maps;	/* needs a device */
 	const char *bdf;
 	pid_t pid;
 };
@@ -66,7 +66,7 @@ static struct {
 	const char *word, *skip;
 } results[64];
 static int nr_results;
-static unsigned long tables_before;	/* of a VM that was there before */
+static unsigned long tables_before;	/* page tables of other VMs, such as keep_vm's */
 
 struct shared *shared;
 static __thread uint64_t state;
@@ -151,7 +151,10 @@ bool reaped(int slot)
 	siginfo_t info = {};
 	int status;
 
-	/* Until nobody sends a signal to it its number must not be another's */
+	/*
+	 * WNOWAIT: trouble.c may still send a signal to this PID, so no other process may get the
+	 * PID yet.
+	 */
 	if (waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT))
 		err(1, "waitid");
 	if (!info.si_pid)
@@ -198,7 +201,7 @@ static void print_results(void)
 		       results[i].skip ? " # SKIP " : "", results[i].skip ?: "");
 }
 
-/* In kB. IOMMUs' are counted together with them: with a device nobody knows whose they are */
+/* In kB. 0 with devices, as the kernel's count then includes the tables of IOMMUs. */
 static unsigned long stage2_tables(bool devices)
 {
 	return has_vms() && !devices ? value_in("/proc/meminfo", "SecPageTables:") : 0;
@@ -225,7 +228,7 @@ static void start(struct actor *actor)
 	}
 }
 
-/* Processes that have ended, the orphans of victims among them; false: none is left */
+/* Reaps all processes that have ended, also orphans of victims; false: there are no others */
 static bool reap(void)
 {
 	int status;
@@ -253,7 +256,7 @@ static void print_counts(double seconds)
 	printf("\n");
 }
 
-/* Where everybody is who does not end */
+/* The kernel stacks of all remaining processes of this program */
 static void print_stacks(void)
 {
 	char path[64], text[4096], *line;
@@ -275,7 +278,7 @@ static void print_stacks(void)
 	globfree(&found);
 }
 
-/* Everybody's end; false: somebody had to be killed */
+/* Waits until all actors end; false: some had to be killed */
 static bool everybody_ended(void)
 {
 	double late = now() + END_S;
@@ -284,7 +287,7 @@ static bool everybody_ended(void)
 	while (reap()) {
 		if (now() > late) {
 			print_stacks();
-			/* The victims go with their directors */
+			/* PR_SET_PDEATHSIG then kills their victims */
 			for (size_t i = 0; i < NR_ACTORS; i++) {
 				if (!actors[i].pid)
 					continue;
@@ -306,7 +309,10 @@ static unsigned long leaks(void)
 	unsigned long sum = 0;
 	FILE *file;
 
-	/* Who was allocated less than five seconds ago is none; two scans have to miss it */
+	/*
+	 * kmemleak ignores objects that are younger than five seconds. It reports others after two
+	 * scans without a reference.
+	 */
 	sleep(6);
 	if (!write_text(KMEMLEAK, "scan") || !write_text(KMEMLEAK, "scan"))
 		err(1, "scan");
@@ -334,7 +340,7 @@ static void check_counts(bool devices)
 		else if (i == VM && !has_vms())
 			reason = "no VMs";
 		else if (i == HOTPLUG && !has_hotplug())
-			reason = "no CPU that can go";
+			reason = "no CPU that can go offline";
 		else
 			printf("# count %s %lu\n", count_names[i], shared->count[i]);
 		snprintf(name, sizeof(name), "%s happened", count_names[i]);
@@ -353,7 +359,7 @@ static void check_left(bool devices, bool ended)
 	bool empty;
 
 	result(ended, "every process has ended");
-	printf("# %lu processes ended in a way that was not meant\n", shared->failed);
+	printf("# %lu processes ended with an error or an unexpected signal\n", shared->failed);
 	result(!shared->failed, "no process failed");
 	do {
 		empty = remove_cgroups();
@@ -362,16 +368,16 @@ static void check_left(bool devices, bool ended)
 		tables = stage2_tables(devices) - tables_before;
 	} while ((!empty || count || huge || tables) && now() < late && !usleep(500000));
 	if (shared->cgroups)
-		result(empty, "nobody is left in a cgroup");
+		result(empty, "no process is left in a cgroup");
 	else
-		skipped("nobody is left in a cgroup", "no memory controller");
+		skipped("no process is left in a cgroup", "no memory controller");
 	printf("# %ld pages are pinned, %lu huge pages in use\n", count, huge);
 	result(!count, "no page is pinned");
 	if (value_in("/proc/meminfo", "HugePages_Total:"))
 		result(!huge, "every huge page of hugetlbfs is free");
 	else
 		skipped("every huge page of hugetlbfs is free", "no hugetlbfs");
-	printf("# %lu processes ended with nothing locked, %lu with something\n",
+	printf("# %lu processes ended without locked memory, %lu with locked memory\n",
 	       shared->balanced, shared->unbalanced);
 	if (devices)
 		result(shared->balanced && !shared->unbalanced, "no memory is locked");
@@ -382,9 +388,9 @@ static void check_left(bool devices, bool ended)
 		result(!tables, "no page table of a VM is left");
 	} else {
 		skipped("no page table of a VM is left",
-			has_vms() ? "those of IOMMUs are counted too" : "no VMs");
+			has_vms() ? "the count includes those of IOMMUs" : "no VMs");
 	}
-	result(!shared->foreign, "every page had what was written there");
+	result(!shared->foreign, "every page had the data that was written to it");
 	result(all_online(), "every CPU is online");
 }
 
@@ -393,12 +399,12 @@ static void check_kernel(void)
 	unsigned long found;
 
 #ifdef __powerpc__
-	skipped("lockdep watches", "a bug of the base's switches it off: guest/splats.allowed");
+	skipped("lockdep is enabled", "a bug of the base disables it: guest/splats.allowed");
 #else
 	if (access("/proc/lockdep_stats", F_OK))
-		skipped("lockdep watches", "not in this kernel");
+		skipped("lockdep is enabled", "not in this kernel");
 	else
-		result(value_in("/proc/lockdep_stats", "debug_locks:") == 1, "lockdep watches");
+		result(value_in("/proc/lockdep_stats", "debug_locks:") == 1, "lockdep is enabled");
 #endif
 	if (access(KMEMLEAK, F_OK)) {
 		skipped("kmemleak finds nothing", "not in this kernel");
@@ -431,7 +437,7 @@ static void prepare(uint64_t seed, int argc, char **argv)
 	share(seed);
 	tables_before = stage2_tables(argc);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	/* At the end alone: it takes what has only moved for lost */
+	/* Scan only at the end: a scan during a run reports objects whose references move */
 	write_text(KMEMLEAK, "scan=off");
 	write_text("/proc/sys/vm/nr_hugepages", "64");
 	if (!write_text("/proc/sys/kernel/core_pattern", CORE) || setrlimit(RLIMIT_CORE, &core))

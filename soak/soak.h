@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the actors of the soak share: counts, random numbers, and whom trouble may strike. */
+/* What the actors of the soak share: counts, random numbers, and the processes to disturb. */
 #ifndef SOAK_H
 #define SOAK_H
 
@@ -11,14 +11,14 @@
 
 #include "lib/text.h"
 
-/* What is counted, and has to have happened */
+/* Operations that are counted. Each must happen at least once. */
 enum count {
 	TYPE1, IOMMUFD, DMA, FORK, EXEC, COLLAPSE, SPLIT, WALK,
 	VM, HOTPLUG, KILL, DUMP, STOP, FREEZE, MIGRATE, LIMIT, NR_COUNTS
 };
 
-/* Processes that trouble strikes at, and of those the ones that map */
-#define MAPPERS 2	/* of a director */
+/* Victims are the processes that trouble.c disturbs. Mappers are victims that map. */
+#define MAPPERS 2	/* per director */
 #define VMS 2
 #define MAX_VICTIMS 10
 
@@ -29,13 +29,13 @@ struct victim {
 
 struct shared {
 	uint64_t seed;
-	bool end;		/* the minutes are over */
+	bool end;		/* the time is over: every process must end */
 	bool cgroups;
 	unsigned long count[NR_COUNTS];
-	unsigned long failed;	/* processes that ended in a way nobody meant */
-	unsigned long balanced, unbalanced;	/* VmLck and VmPin at a mapper's end */
-	unsigned long foreign;	/* pages with what was never written there */
-	pthread_mutex_t lock;	/* a victim is reaped after it was taken out of here */
+	unsigned long failed;	/* processes that ended with an error or an unexpected signal */
+	unsigned long balanced, unbalanced;	/* mappers whose VmLck, VmPin ended at 0, or not */
+	unsigned long foreign;	/* pages with data that was never written to them */
+	pthread_mutex_t lock;	/* protects victims. A victim is removed before it is reaped. */
 	struct victim victims[MAX_VICTIMS];
 };
 
@@ -45,12 +45,12 @@ extern struct shared *shared;
 bool over(void);
 void counted(enum count what);
 void add(unsigned long *sum, unsigned long more);
-void seed_random(uint64_t stream);	/* of this thread */
+void seed_random(uint64_t stream);	/* for the calling thread */
 uint64_t rnd(uint64_t below);
 void rest(unsigned int most_ms);
 double now(void);
 void spawn(int slot, bool maps, void (*work)(void *arg), void *arg);
-bool reaped(int slot);	/* has it ended? */
+bool reaped(int slot);	/* reaps the victim if it has ended */
 void end_all(int first, int nr);
 
 /* maps.c: a director of a container or of an iommufd, with its mappers */
@@ -68,7 +68,7 @@ void vms_director(const char *bdf, int slot);
 
 /* trouble.c */
 bool make_cgroups(void);
-bool remove_cgroups(void);	/* false: somebody is in there still */
+bool remove_cgroups(void);	/* false: they still contain processes */
 void join_cgroup(void);
 unsigned long oom_kills(void);
 void trouble(const char *bdf, int slot);

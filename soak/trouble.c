@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What happens to the victims: signals, two cgroups that they are moved between,
- * that are frozen and whose memory.max changes. And CPUs that come and go.
+ * Disturbs the victims: sends signals, moves them between two cgroups, freezes
+ * these and changes their memory.max. Also takes CPUs offline and online.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -30,7 +30,7 @@ static bool set(int cgroup, const char *file, const char *value)
 	return write_text(path, value);
 }
 
-/* Of a kernel with the memory controller */
+/* false: this kernel has no memory controller */
 bool make_cgroups(void)
 {
 	if (!write_text(CGROUP "/cgroup.subtree_control", "+memory"))
@@ -86,7 +86,7 @@ static void disturb(int slot)
 
 	switch (what) {
 	case 0:
-		/* With SIGQUIT it dumps its core */
+		/* SIGQUIT makes it dump core */
 		if (rnd(2)) {
 			strike(slot, SIGQUIT);
 			break;
@@ -109,12 +109,12 @@ static void disturb(int slot)
 		break;
 	case 6 ... 8:
 		snprintf(text, sizeof(text), "%d", shared->victims[slot].pid);
-		/* 0 would be this process */
+		/* writing 0 would move this process */
 		if (strcmp(text, "0") && set(cgroup, "cgroup.procs", text))
 			counted(MIGRATE);
 		break;
 	default:
-		/* From less than a mapper needs to more than all of them do */
+		/* from less than one mapper needs to more than all mappers need */
 		snprintf(text, sizeof(text), "%lu", (128 + rnd(1000)) * MIB);
 		if (set(cgroup, "memory.max", text))
 			counted(LIMIT);
@@ -146,7 +146,7 @@ static bool set_online(int cpu, bool on)
 	return write_text(path, on ? "1" : "0");
 }
 
-/* CPU 0 stays: not every architecture can do without */
+/* CPU 0 stays online, as some architectures cannot take it offline */
 static int nr_cpus(void)
 {
 	return sysconf(_SC_NPROCESSORS_CONF);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Virtual machines whose vCPUs write to their memory while the process discards
- * parts of it, protects it, forks, deletes and adds the memslot, and reads which
- * pages are dirty. They go with their process, which exits or is killed. A page
- * is zero or has its guest physical address.
+ * Virtual machines whose vCPUs write to their memory. Meanwhile the process
+ * discards parts of the memory, protects it, forks, deletes and adds the memslot,
+ * and reads the dirty log. A VM ends when its process exits or is killed. A page
+ * is zero or contains its guest physical address.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -36,7 +36,7 @@ static void set_slot(uint32_t slot, uint32_t flags, uint64_t gpa, uint64_t size,
 		err(1, "memslot %u", slot);
 }
 
-/* A store where no slot is returns, as MMIO. EFAULT: the page may not be written right now */
+/* A store outside of all slots returns as MMIO. EFAULT: the page is read-only at the moment. */
 static void *run(void *arg)
 {
 	int vcpu = *(int *)arg;
@@ -46,7 +46,7 @@ static void *run(void *arg)
 	err(1, "KVM_RUN");
 }
 
-/* Is there what a vCPU has written? */
+/* Checks a random page; returns whether a vCPU has written to it */
 static bool look(void)
 {
 	uint64_t at = rnd(MEMORY / VM_STRIDE) * VM_STRIDE;
@@ -157,7 +157,7 @@ static void vm_main(void *arg)
 	}
 	if (written)
 		counted(VM);
-	/* Returns, and the vCPUs end with the process */
+	/* The caller exits, which ends the vCPUs */
 }
 
 void vms_director(const char *bdf, int slot)

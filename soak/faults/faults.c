@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Calls in which each allocation, and each copy from or to user space, fails in
- * turn. Whether that makes the call fail or not, nothing may be left of it, and
- * it has to succeed afterwards. KTAP.
+ * Repeats calls and makes each allocation and each copy from or to user space fail
+ * in turn. Whether the call then fails or not, it may leave nothing behind, and it
+ * must succeed when it is repeated. Prints KTAP.
  *
  *   [SCENE=word] faults [BDF...]
  *
- * Only the scenes with that word in their name.
- * Of the devices, which are on vfio-pci and in groups of their own, two are for
- * containers and the third is for iommufd. What fails is the calling thread's.
+ * SCENE selects scenes with this word in their name. The devices are bound to
+ * vfio-pci, each in its own group. The first two are for containers, the third for
+ * iommufd. Only operations of the calling thread fail.
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -28,10 +28,10 @@
 #include "lib/text.h"
 
 #define DEBUGFS "/sys/kernel/debug/"
-#define SETTLE_MS 10000		/* what the kernel has to let go */
-#define MANY 5000		/* faults; a scene's call does not come to its end then */
+#define SETTLE_MS 10000		/* time in which the kernel must free resources */
+#define MANY 5000		/* a call with more faults counts as endless */
 
-/* Of the process and of the system, as soon as a call has ended */
+/* Resources in use by the process and the system */
 struct left {
 	unsigned long locked;	/* kB, VmLck and VmPin */
 	unsigned long threads;
@@ -41,7 +41,7 @@ struct left {
 };
 
 struct outcome {
-	unsigned long injected, failed;	/* faults, and calls that failed for one */
+	unsigned long injected, failed;	/* numbers of faults, and of calls that failed due to one */
 	bool bad, ended;
 	char skip[64];
 };
@@ -50,7 +50,7 @@ const struct scene *playing;
 char **devices;
 int nr_devices;
 
-static struct outcome *outcome;	/* the parent's and the child's */
+static struct outcome *outcome;	/* shared by parent and child */
 static unsigned int nth;
 
 static const struct scene *const all[] = {
@@ -59,7 +59,7 @@ static const struct scene *const all[] = {
 
 static struct left look(void)
 {
-	/* Adds up what is counted by CPU, so it comes first */
+	/* First, as this makes the kernel add up its per-CPU counts */
 	long pinned = pinned_pages();
 
 	return (struct left){
@@ -79,7 +79,7 @@ static bool same(const struct left *one, const struct left *other, bool tables)
 	       (!tables || one->tables == other->tables);
 }
 
-/* What it catches is told here; the result has the scene's name */
+/* Reports an error of the current scene, which fails its result */
 static void __attribute__((format(printf, 1, 2))) complain(const char *format, ...)
 {
 	va_list args;
@@ -92,7 +92,7 @@ static void __attribute__((format(printf, 1, 2))) complain(const char *format, .
 	outcome->bad = true;
 }
 
-/* As differences, which are signed */
+/* Reports the differences, which may be negative */
 static void complain_of(const char *when, const struct left *is, const struct left *was)
 {
 	complain("%s are left: %ld kB locked, %ld threads, %ld pinned, %ld huge, %ld kB of tables",
@@ -101,8 +101,9 @@ static void complain_of(const char *when, const struct left *is, const struct le
 }
 
 /*
- * A failed call has left what was there before it, or nothing if it may have done
- * its work. Of page tables a container or a VM keeps some while it is open.
+ * After a failed call, the resources must be those from before the call. If the
+ * call may have done its work (an unmap), they may also be those from before
+ * prepare(). Page tables are ignored, as an open container or VM keeps some.
  */
 static void check_failed(const struct left *held, const struct left *nothing)
 {
@@ -142,7 +143,7 @@ static void check_data(void)
 		complain("%s", wrong);
 }
 
-/* With its nth fault; false: it has fewer. 0 is none */
+/* Makes the call with this fault, or with none for 0. Returns whether the fault happened. */
 static bool round_with(unsigned int number)
 {
 	struct left before = look(), held;
@@ -159,7 +160,7 @@ static bool round_with(unsigned int number)
 	if (error) {
 		outcome->failed++;
 		if (!happened)
-			complain("the call fails without it: %s", strerror(error));
+			complain("the call fails although no fault happened: %s", strerror(error));
 		check_failed(&held, &before);
 		check_data();
 		error = playing->call();
@@ -177,16 +178,16 @@ static void play(void)
 	unsigned int number = 1;
 	const char *vain;
 
-	/* The numbers of the processes before have nothing to do with this one's */
+	/* Each process must open its own file */
 	open_fail_nth();
 	if (playing->begin)
 		playing->begin();
-	/* What is allocated once, the first time */
+	/* Without a fault: some objects are allocated only in the first call */
 	round_with(0);
 	while (!outcome->bad && round_with(number)) {
 		number += 1 + (playing->sparse ? number / playing->sparse : 0);
 		if (number > MANY)
-			complain("there is no end of them");
+			complain("the call still has more faults");
 	}
 	vain = playing->vain ? playing->vain() : NULL;
 	if (vain)
@@ -194,7 +195,7 @@ static void play(void)
 	outcome->ended = true;
 }
 
-/* In a process of its own, as what a scene does to its memory stays with it */
+/* Runs the scene in a process of its own, as it changes the process's memory */
 static bool result(int number)
 {
 	struct left before = look(), after;
@@ -228,7 +229,7 @@ static bool result(int number)
 	if (!outcome->ended)
 		complain("the process ended with status %#x", status);
 	if (!outcome->injected)
-		complain("none was injected");
+		complain("no fault was injected");
 	printf("# %s: %lu faults, %lu calls failed\n", playing->name, outcome->injected,
 	       outcome->failed);
 	printf("%s %d %s\n", outcome->bad ? "not ok" : "ok", number, playing->name);
@@ -244,7 +245,7 @@ static void set(const char *kind, const char *file, const char *value)
 		err(1, "%s", path);
 }
 
-/* Any allocation may fail, and need not be told of */
+/* Allows every allocation to fail, and turns off the messages about it */
 static void set_up(void)
 {
 	static const char *const kinds[] = { "failslab", "fail_page_alloc", "fail_usercopy" };
@@ -253,13 +254,16 @@ static void set_up(void)
 		set(kinds[i], "probability", "0");
 		set(kinds[i], "verbose", "0");
 	}
-	/* Of a kernel with iommufd's own tests */
+	/* Only kernels with IOMMUFD_TEST have this file */
 	write_text(DEBUGFS "fail_iommufd/verbose", "0");
 	set("failslab", "ignore-gfp-wait", "N");
 	set("fail_page_alloc", "ignore-gfp-wait", "N");
 	set("fail_page_alloc", "ignore-gfp-highmem", "N");
 	set("fail_page_alloc", "min-order", "0");
-	/* It takes what has only moved for lost; kit/soak/soak.py's next program scans */
+	/*
+	 * A scan during a run reports objects whose references move. soak, which runs next, scans at
+	 * its end.
+	 */
 	write_text(DEBUGFS "kmemleak", "scan=off");
 	write_text("/proc/sys/vm/nr_hugepages", "64");
 }

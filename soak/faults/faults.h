@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What a scene is: a call, each fault of which in turn is let happen. */
+/* A scene is a call that is repeated, with a fault in each of its operations in turn. */
 #ifndef FAULTS_H
 #define FAULTS_H
 
@@ -8,32 +8,32 @@
 
 #define MIB (1UL << 20)
 
-/* What a scene's memory is made of */
+/* The kinds of memory of a scene */
 enum backing { NONE, SMALL, ABSENT, THP, HUGETLB, REPEATED };
 
 struct scene {
 	const char *name;
-	/* Why it cannot be played here; NULL: it can */
+	/* The reason why the scene cannot run here; NULL: it can */
 	const char *(*missing)(void);
-	void (*begin)(void);	/* once */
-	void (*prepare)(void);	/* before each call, without a fault */
-	int (*call)(void);	/* 0 or an errno; what has failed can be called again */
-	void (*undo)(void);	/* all that prepare() and call() did */
-	/* What is not as it should be after a call, failed or not */
+	void (*begin)(void);	/* runs once */
+	void (*prepare)(void);	/* runs before each call, without a fault */
+	int (*call)(void);	/* returns 0 or an errno; can be repeated after a failure */
+	void (*undo)(void);	/* reverts prepare() and call() */
+	/* After each call, failed or not: an error in the data, or NULL */
 	const char *(*wrong)(void);
-	/* What has not happened in the end, which the scene is there for */
+	/* At the end: an event that the scene should have caused and did not, or NULL */
 	const char *(*vain)(void);
 	enum backing backing;
 	size_t size;
-	/* Not every fault of many: the next one is this part of them further */
+	/* If not 0: after fault n, the next one is n + n / sparse + 1 */
 	unsigned int sparse;
-	/* A call that fails may have done its work: it has yet to copy something to its caller */
+	/* A call may fail after its work was done, when it copies results to the caller */
 	bool may_be_done;
-	/* What a call opens has a thread from some moment on, until it is closed */
+	/* The call may start a kernel thread, which ends when the file is closed */
 	bool with_thread;
 };
 
-/* Ends with one without a name */
+/* The last scene of each array has no name */
 extern const struct scene type1_scenes[], iommufd_scenes[], pages_scenes[], vms_scenes[];
 
 /* faults.c */
@@ -41,11 +41,11 @@ extern const struct scene *playing;
 extern char **devices;
 extern int nr_devices;
 
-/* memory.c: of playing->backing and ->size */
+/* memory.c: memory of kind playing->backing and size playing->size */
 extern char *memory;
 extern size_t page;
 const char *missing_memory(void);
 void make_memory(void);
-void drop_memory(void);		/* what is absent is so again */
+void drop_memory(void);		/* makes ABSENT memory absent again */
 
 #endif

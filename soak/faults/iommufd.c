@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* An iommufd: address spaces and domains made, filled, and emptied. */
+/* Scenes of an iommufd: its address spaces and domains are created, filled and emptied. */
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ static const char *missing_device(void)
 	return nr_devices < 3 ? "no device on vfio-pci" : missing_memory();
 }
 
-/* Once, as it resets the device, and what is bound stays */
+/* Runs once, as binding resets the device. The device stays bound. */
 static void bind(void)
 {
 	struct vfio_device_bind_iommufd args = { .argsz = sizeof(args) };
@@ -77,7 +77,7 @@ static int make_domain(void)
 	return 0;
 }
 
-/* To the IOAS: a domain is made for it */
+/* Attaches the device to the IOAS, for which the kernel creates a domain */
 static int attach(void)
 {
 	struct vfio_device_attach_iommufd_pt args = { .argsz = sizeof(args), .pt_id = ioas };
@@ -122,7 +122,7 @@ static int unmap_at(uint64_t iova)
 	return ioctl(iommufd, IOMMU_IOAS_UNMAP, &args) ? errno : 0;
 }
 
-/* EFAULT may mean that the caller could not be told of what is mapped, and stays so */
+/* EFAULT may mean that only the copy of the result failed. The mapping then still exists. */
 static int failed_map(int error, uint64_t iova)
 {
 	if (error == EFAULT)
@@ -145,7 +145,7 @@ static int map(void)
 	return ioctl(iommufd, IOMMU_IOAS_MAP, &args) ? failed_map(errno, IOVA) : 0;
 }
 
-/* ENOENT: it was done, and then the caller could not be told */
+/* ENOENT: an earlier call unmapped it, and only the copy of its result failed */
 static int unmap(void)
 {
 	int error = unmap_at(IOVA);

@@ -12,7 +12,7 @@
 #include "lib/text.h"
 
 #define HUGE_SIZE (2 * MIB)
-#define REPEATED_SIZE (16 * MIB)	/* of hugetlbfs, mapped again and again */
+#define REPEATED_SIZE (16 * MIB)	/* of hugetlbfs, mapped repeatedly side by side */
 
 char *memory;
 size_t page;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Huge pages of a process, collapsed and split, and page tables freed. */
+/* Scenes of a process: its huge pages are collapsed and split, its page tables freed. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define AREA ((char *)(1UL << 36))
 #define TABLES 8		/* page tables that an unmap frees */
 
-static size_t pmd, step;	/* from page to page that are there */
+static size_t pmd, step;	/* step: distance between present pages */
 static bool shmem, unmapped;
 
 static void map_area(size_t size, int advice)
@@ -77,7 +77,7 @@ static void begin_tables(void)
 	step = pmd / 2;
 }
 
-/* The kernel makes no huge pages of it by itself, which MADV_COLLAPSE does not mind */
+/* MADV_NOHUGEPAGE while it is filled: faults then map small pages. MADV_COLLAPSE needs it off. */
 static void prepare_small(void)
 {
 	map_area(pmd, MADV_NOHUGEPAGE);
@@ -89,7 +89,7 @@ static int collapse(void)
 {
 	int error = 0;
 
-	/* EAGAIN: a page is somewhere else for a moment */
+	/* EAGAIN: a page is temporarily not on an LRU list */
 	for (int tries = 100; tries; tries--) {
 		error = madvise(AREA, pmd, MADV_COLLAPSE) ? errno : 0;
 		if (error != EAGAIN)
@@ -116,7 +116,7 @@ static void unmap_area(void)
 	munmap(AREA, TABLES * pmd);
 }
 
-/* Back to small pages, with the same data */
+/* Splits into small pages with the same data */
 static int split(void)
 {
 	int fd = open("/sys/kernel/debug/split_huge_pages", O_WRONLY | O_CLOEXEC), error = 0;
@@ -130,7 +130,7 @@ static int split(void)
 	return error;
 }
 
-/* Two mappings, the first of a part of the huge page */
+/* Splits the VMA in the middle of the huge page */
 static int protect(void)
 {
 	return mprotect(AREA, pmd / 2, PROT_READ) ? errno : 0;
@@ -144,7 +144,7 @@ static int free_tables(void)
 	return 0;
 }
 
-/* A fault that an unmap survives: it frees what there is no list for one by one */
+/* An unmap succeeds despite faults: without memory for a batch, it frees pages one by one */
 static int cut(void)
 {
 	return munmap(AREA + pmd, (TABLES - 2) * pmd) ? errno : 0;
@@ -161,14 +161,14 @@ static int copy_process(void)
 	int error = errno;
 
 	if (!pid) {
-		/* Its own copies: these are not the parent's */
+		/* These writes make copies and do not change the parent's pages */
 		for (int i = 0; i < 16; i++)
 			*(uint64_t *)(AREA + i * page) = 1;
 		_exit(0);
 	}
 	if (pid < 0)
 		return error;
-	/* Without a status, which could not be copied */
+	/* Without a status, as copying it might fail */
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return 0;

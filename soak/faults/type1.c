@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Containers of VFIO: made, mapped in, unmapped in, and given a second domain. */
+/* Scenes of VFIO containers: creation, maps, unmaps, and a second domain. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -18,11 +18,11 @@
 #include "lib/fail_nth.h"
 #include "lib/text.h"
 
-/* No multiple of a huge page apart from the memory: then the IOMMU has a table for each 2M */
+/* The IOVA is not aligned as the memory is, so the IOMMU needs a table for each 2M */
 #define IOVA ((4UL << 30) + page)
-/* Of those a domain more has these, in kB */
+/* Size of these tables in one more domain, in kB */
 #define MORE_TABLES (playing->size / (2 * MIB) * 4)
-#define MANY_FAULTS 200		/* more than an attach has */
+#define MANY_FAULTS 200		/* more operations than an attach has */
 
 static int container = -1, group = -1, second = -1;
 static unsigned long tables;	/* before the second group's attach */
@@ -33,7 +33,7 @@ static const char *missing_device(void)
 {
 	if (nr_devices < 3)
 		return "no device on vfio-pci";
-	/* Now, as nothing may fail here */
+	/* Here, where no fault is injected */
 	for (int i = 0; i < 2; i++)
 		group_path(devices[i], groups[i], sizeof(groups[i]));
 	return missing_memory();
@@ -53,7 +53,7 @@ static void close_one(int *fd)
 
 static void close_all(void)
 {
-	/* A container that nobody has a domain in any more lets go of what is mapped */
+	/* Closing the last group of a container also unmaps everything */
 	close_one(&second);
 	close_one(&group);
 	close_one(&container);
@@ -127,7 +127,7 @@ static void unmap_and_close(void)
 	close_all();
 }
 
-/* The second group shares the first one's domain, unless it has failed to be attached to it */
+/* The second group gets a domain of its own only if a fault kept it out of the first domain */
 static bool has_second_domain(void)
 {
 	return page_tables() >= tables + MORE_TABLES;
@@ -151,12 +151,12 @@ static void undo_replay(void)
 static const char *no_replay(void)
 {
 	printf("# %s: %u of them filled a second domain\n", playing->name, replays);
-	return replays ? NULL : "none led to a second domain, which is filled by a replay";
+	return replays ? NULL : "no fault led to a second domain, so nothing was replayed";
 }
 
 /*
- * With a fault in the right place; what was right the last time is tried first. Where it is moves
- * with what the allocator has at hand, so each place is tried four times.
+ * Only a certain fault of the attach leads to a second domain. Its number depends on the state of
+ * the allocator, so each number is tried up to four times, starting with the last successful one.
  */
 static void prepare_two_domains(void)
 {
@@ -166,7 +166,7 @@ static void prepare_two_domains(void)
 	for (unsigned int tries = 4 * MANY_FAULTS; tries; tries--) {
 		int error;
 
-		/* Others' tables may have been freed late, those of the last try among them */
+		/* Read again, as tables of the last try may be freed late */
 		tables = page_tables();
 		arm(right);
 		error = attach();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* VMs made, run until their memory is there, and memslots that change and go. */
+/* Scenes of VMs: creation, faults of the guest, memslots that change or are deleted. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 static int vm = -1, vcpu = -1;
 static struct kvm_run *run = MAP_FAILED;
 static char *code;
-static bool stored, discarded;	/* what the vCPU writes is in memory; the memory was given back */
+static bool stored, discarded;	/* the vCPU has written its memory; the memory was discarded */
 
 static const char *missing_vms(void)
 {
@@ -54,7 +54,7 @@ static int set_slot(uint32_t flags, size_t size)
 	return vm_set_slot(vm, VM_RAM_SLOT, flags, VM_RAM, size, memory) ? errno : 0;
 }
 
-/* Blocks are split as soon as it is logged what is dirty, where KVM can be told so */
+/* Makes KVM split blocks when dirty logging starts; only arm64 has this setting */
 static int split_eagerly(void)
 {
 #ifdef __aarch64__
@@ -93,9 +93,9 @@ static int create(void)
 }
 
 /*
- * Until the end of the round. x86's KVM takes an instruction that it could not
- * copy for one that it does not know, which is an exception of the guest's: the
- * guest begins anew then.
+ * Runs until the end of a round. If x86's KVM cannot copy an instruction, it
+ * treats it as unknown and injects an exception into the guest. The guest is then
+ * started again.
  */
 static int run_round(void)
 {
@@ -114,7 +114,7 @@ static const char *wrong_memory(void)
 {
 	for (size_t at = 0; stored && !discarded && at < playing->size; at += VM_STRIDE)
 		if (*(uint32_t *)(memory + at) != VM_RAM + at)
-			return "the vCPU's memory has something else";
+			return "the vCPU's memory has other data than it wrote";
 	return NULL;
 }
 
@@ -165,7 +165,7 @@ static int read_log(void)
 	return ioctl(vm, KVM_GET_DIRTY_LOG, &log) ? errno : 0;
 }
 
-/* The VM's tables have to give up what the process has not any more */
+/* KVM must also unmap the discarded pages from the VM */
 static int discard(void)
 {
 	discarded = true;
@@ -187,7 +187,7 @@ static void nothing(void)
 #define HUGE_4M .backing = THP, .size = 4 * MIB
 
 const struct scene vms_scenes[] = {
-	/* Most of them are of its files in debugfs */
+	/* sparse, as most faults of a creation concern the VM's files in debugfs */
 	{ "vm: made", SCENE, .prepare = nothing, .call = create, SMALL_2M, .sparse = 16 },
 	{ "vm: runs", SCENE, .prepare = prepare_vm, .call = run_round, SMALL_2M,
 	  .with_thread = true, .sparse = 16 },

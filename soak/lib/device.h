@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Where user space opens a device on vfio-pci. */
+/* Paths of a device that is bound to vfio-pci: its group and its character device. */
 #ifndef SOAK_DEVICE_H
 #define SOAK_DEVICE_H
 

@@ -30,7 +30,7 @@ bool disarm(void)
 {
 	char text[16] = "";
 
-	/* If it has yet to happen, it may be one of these calls that fails */
+	/* A fault that has not happened yet may make these calls fail */
 	while (pread(fail_nth, text, sizeof(text) - 1, 0) < 0)
 		strcpy(text, "1");
 	if (!atoi(text))

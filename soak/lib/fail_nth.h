@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The nth fault from now on of the thread that has opened it. */
+/* Makes the nth operation that can fail from now on fail, in the thread that has opened it. */
 #ifndef SOAK_FAIL_NTH_H
 #define SOAK_FAIL_NTH_H
 

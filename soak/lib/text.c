@@ -46,7 +46,7 @@ unsigned long value_in(const char *path, const char *key)
 
 long pinned_pages(void)
 {
-	/* Counted by CPU, and added up now and then */
+	/* The kernel counts per CPU and adds the counts up only periodically */
 	write_text("/proc/sys/vm/stat_refresh", "1");
 	return value_in("/proc/vmstat", "nr_foll_pin_acquired ") -
 	       value_in("/proc/vmstat", "nr_foll_pin_released ");
@@ -61,7 +61,7 @@ unsigned long huge_pages_in_use(void)
 
 unsigned long page_tables(void)
 {
-	/* Counted by CPU, and added up now and then */
+	/* The kernel counts per CPU and adds the counts up only periodically */
 	write_text("/proc/sys/vm/stat_refresh", "1");
 	return value_in("/proc/meminfo", "SecPageTables:");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Files of procfs and sysfs, and what they say of memory that is in use. */
+/* Files of procfs and sysfs, and their counts of memory that is in use. */
 #ifndef SOAK_TEXT_H
 #define SOAK_TEXT_H
 
@@ -10,7 +10,7 @@
 ssize_t read_text(const char *path, char *text, size_t size);
 bool write_text(const char *path, const char *text);
 
-/* The number behind the key, 0 without it */
+/* The number after the key; 0 if the key is missing */
 unsigned long value_in(const char *path, const char *key);
 
 long pinned_pages(void);

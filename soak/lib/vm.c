@@ -19,7 +19,7 @@ int vm_open(void)
 
 	if (kvm < 0)
 		return -1;
-	/* mm_take_all_locks() gives up for a signal, or to be frozen */
+	/* mm_take_all_locks() returns -EINTR for a signal or a freeze */
 	do
 		vm = ioctl(kvm, KVM_CREATE_VM, 0);
 	while (vm < 0 && errno == EINTR);

@@ -7,7 +7,7 @@
 
 #include "vm.h"
 
-/* x0: from, x1: to, x2: bytes from store to store, x3: MMIO once round */
+/* x0: from, x1: to, x2: bytes between stores, x3: address of the store after a round */
 const char vm_code[] =
 	"\xe4\x03\x00\xaa"	/* 0:	mov	x4, x0 */
 	"\x84\x00\x00\xf9"	/* 1:	str	x4, [x4] */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* An architecture whose VMs nobody has written a program for */
+/* For architectures without a program for VMs */
 #if !defined(__aarch64__) && !defined(__x86_64__)
 
 #include "vm.h"

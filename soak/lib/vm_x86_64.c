@@ -8,8 +8,8 @@
 #include "vm.h"
 
 /*
- * Protected mode, flat and without paging. ebx: from, ecx: to, edx: bytes from
- * store to store, esi: MMIO once round
+ * Protected mode with flat segments, without paging. ebx: from, ecx: to, edx:
+ * bytes between stores, esi: address of the store after a round
  */
 const char vm_code[] =
 	"\x89\xd8"	/* 0:	mov	%ebx, %eax */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Every IOMMU has these events, whoever maps. Each CPU's are in pages of a ring buffer
- * (include/linux/ring_buffer.h, kernel/trace/ring_buffer.c), which is emptied after each call.
- * Maps and unmaps of a page are counted, so that it does not matter in which order those of two
- * CPUs are read.
+ * The core emits these events for every IOMMU driver. Each CPU stores its events in pages of a ring
+ * buffer (include/linux/ring_buffer.h, kernel/trace/ring_buffer.c). leaves_read() empties the
+ * buffers after each call. The order of events of different CPUs is lost, so maps and unmaps of a
+ * page are counted.
  */
 #include <err.h>
 #include <errno.h>
@@ -22,7 +22,7 @@
 #define LEAVES (2 * WINDOW / PAGE)
 #define BATCH 4096		/* entries of pagemap */
 
-enum { PADDING = 29, TIME_EXTEND, TIME_STAMP };	/* lengths that are none */
+enum { PADDING = 29, TIME_EXTEND, TIME_STAMP };	/* lengths of other records */
 
 struct ring_page {
 	uint64_t time;
@@ -49,7 +49,7 @@ struct event {
 
 static struct {
 	uint64_t paddr;		/* of the last map */
-	int64_t mapped;		/* how often */
+	int64_t mapped;		/* number of maps minus number of unmaps */
 } leaves[LEAVES];
 static struct mapped all;
 static int rings[CPUS], cpus, map_type, unmap_type;

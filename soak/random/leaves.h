@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The leaves of the IOMMU's table, made from what the events iommu:map and iommu:unmap tell. */
+/* The leaves of the IOMMU's page table, according to the events iommu:map and iommu:unmap. */
 #ifndef LEAVES_H
 #define LEAVES_H
 
@@ -15,16 +15,16 @@ struct mapped {
 	uint64_t iovas;		/* the sum of the pages' IOVAs, which wraps around */
 };
 
-/* From now on maps and unmaps count */
+/* Starts to count maps and unmaps */
 void leaves_open(void);
 
-/* What has been mapped since, and is not unmapped */
+/* The memory that was mapped since leaves_open() and not unmapped */
 struct mapped leaves_read(void);
 
-/* Ends the program unless the pages at @iova are those at @vaddr, which are present */
+/* Ends the program unless the pages at @iova are the present pages at @vaddr */
 void leaves_compare(uint64_t iova, uint64_t vaddr, uint64_t size);
 
-/* ... unless they are those at the IOVA @from */
+/* Ends the program unless the pages at @iova are the pages at the IOVA @from */
 void leaves_compare_copy(uint64_t iova, uint64_t from, uint64_t size);
 
 #endif

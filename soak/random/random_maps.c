@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Maps and unmaps at random, valid calls and broken ones, and prints what user
- * space is told: for every 100 calls a number made of their errno and sizes and of
- * how much is pinned and locked, and what the IOMMU has mapped, after each. Two
- * kernels that print the same for a seed told the same. Of what a call has mapped
- * the pages are compared with those that the memory has.
+ * Makes random maps and unmaps, valid and invalid ones. Every 100 calls, prints a
+ * hash of all results up to then: errno, sizes, pinned and locked memory, and the
+ * memory that the IOMMU maps. If two kernels print the same for a seed, all their
+ * results were the same. After each map, this program compares the mapped pages
+ * with those of the memory or file, and ends if they differ.
  *
  *   random_maps type1 /dev/vfio/GROUP CALLS SEED
  *   random_maps iommufd /dev/vfio/devices/vfioN CALLS SEED
@@ -36,20 +36,20 @@
 #define PART (40UL * MIB)
 #define MEMORY (5 * PART)	/* 4K, THP, memfd, hugetlb and DAX, with holes */
 #define DAX "/dev/dax0.0"
-#define THREADED (128 * MIB)	/* what several threads map */
+#define LARGE (128 * MIB)	/* minimum size of a large map */
 #define KEPT 64
 
-/* What IOMMU_IOAS_MAP_FILE gets */
+/* Files for IOMMU_IOAS_MAP_FILE */
 static struct {
-	uint64_t size;		/* when it is whole, 0: no memfd */
+	uint64_t size;		/* of the whole file; 0: not a memfd */
 	uint64_t page;
 	int fd;
 } files[] = {
 	{ PART, PAGE },
-	{ THREADED + PART, PAGE },
-	{ THREADED + 8 * MIB, 2 * MIB },
+	{ LARGE + PART, PAGE },
+	{ LARGE + 8 * MIB, 2 * MIB },
 	{ PART, PAGE },		/* sealed */
-	{ THREADED + PART, PAGE },	/* opened for reading */
+	{ LARGE + PART, PAGE },	/* opened for reading */
 	{}, {}, {},		/* a device, a folder, no file */
 };
 #define MEMFDS 4
@@ -65,13 +65,13 @@ static int fd, iommufd = -1;
 static uint32_t ioas;
 static struct range kept[KEPT];
 static int mapped, refused, unmapped, copied, large, filed, large_files;
-static int short_of;		/* the limit */
+static int short_of;		/* maps that failed with ENOMEM, at the limit of locked memory */
 
-/* What the call has mapped, if it has */
+/* The mapping that the last call has made */
 static struct {
 	enum { NOTHING, OF_MEMORY, OF_FILE, COPY } what;
 	struct range range;
-	uint64_t from;		/* an address, a place in the file, or an IOVA */
+	uint64_t from;		/* an address, an offset in the file, or an IOVA */
 	int file;
 } made;
 static int compared[COPY + 1];
@@ -94,7 +94,7 @@ static uint64_t pinned(void)
 	char name[64];
 	FILE *file;
 
-	/* Counted by CPU, and added up now and then */
+	/* The kernel counts per CPU and adds the counts up only periodically */
 	if (refresh < 0 || write(refresh, "1", 1) != 1)
 		err(1, "stat_refresh");
 	close(refresh);
@@ -156,7 +156,7 @@ static uint64_t status_of(const char *key)
 	return value;
 }
 
-/* Mostly to be read and written; both say the same with the same bits */
+/* Usually read and write. type1 and iommufd get the same flags. */
 static uint32_t random_flags(void)
 {
 	return rnd(16) ? VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE : rnd(16);
@@ -241,7 +241,7 @@ static void open_files(void)
 		err(1, "files");
 }
 
-/* Another size, or a hole; what is sealed stays as it is */
+/* Truncates the file, restores its size, or punches a hole. Fails for a sealed file. */
 static void change_file(int file)
 {
 	uint64_t pages = files[file].size / files[file].page;
@@ -254,7 +254,7 @@ static void change_file(int file)
 			  from * files[file].page, size * files[file].page);
 }
 
-/* How much they have */
+/* Blocks of all memfds */
 static uint64_t blocks(void)
 {
 	uint64_t sum = 0;
@@ -268,7 +268,7 @@ static uint64_t blocks(void)
 	return sum;
 }
 
-/* Another mapping of the same pages: their PFNs come from the first domain */
+/* Maps the same pages at another IOVA. The kernel reads their PFNs from the first domain. */
 static int copy(struct range range, uint64_t iova)
 {
 	struct iommu_ioas_copy args = {
@@ -312,7 +312,7 @@ static int unmap(struct range range, uint64_t *size)
 
 static char *memory(void)
 {
-	/* Without such a device all of it is a file's */
+	/* Without a DAX device, its part is mapped from the memfd */
 	int memfd = memfd_create("random_maps", 0), dax = open(DAX, O_RDWR);
 	char *at = mmap(NULL, MEMORY + 2 * MIB, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -329,11 +329,11 @@ static char *memory(void)
 	    mmap(at + 4 * PART, PART, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 		 dax < 0 ? memfd : dax, dax < 0 ? PART : 0) == MAP_FAILED)
 		err(1, "memory");
-	/* Every other page first, so that no two of them are contiguous */
+	/* Touch every other page first, so that no two adjacent pages are contiguous */
 	for (size_t odd = 0; odd < 2; odd++)
 		for (size_t pos = odd * PAGE; pos < MEMORY; pos += 2 * PAGE)
 			at[pos] = 1;
-	/* Not in all ranges of THREADED and more, as these are the last of it */
+	/* Large maps end at the end of the memory, so only some of them include these pages */
 	munmap(at + 20 * MIB, PAGE);
 	mprotect(at + 21 * MIB + 7 * PAGE, 3 * PAGE, PROT_READ);
 	mprotect(at + 22 * MIB, PAGE, PROT_NONE);
@@ -354,7 +354,7 @@ static void child(char *base)
 	waitpid(pid, NULL, 0);
 }
 
-/* The limit holds for who has not CAP_IPC_LOCK: a little more than what is locked now */
+/* Sets a limit slightly above the locked memory, and drops CAP_IPC_LOCK, which overrides it */
 static void limit(bool limited)
 {
 	struct rlimit most = { RLIM_INFINITY, RLIM_INFINITY };
@@ -371,7 +371,7 @@ static void limit(bool limited)
 		err(1, "capset");
 }
 
-/* What happens to the memory, mapped or not */
+/* Changes the memory, a file or the limit */
 static void change(char *base)
 {
 	uint64_t size = (rnd(1UL << rnd(14)) + 1) * PAGE;
@@ -392,7 +392,7 @@ static void change(char *base)
 		limit(false);
 		break;
 	default:
-		/* Absent now: a map brings it back */
+		/* A later map must fault it in again */
 		madvise(base + from, size, MADV_DONTNEED);
 	}
 }
@@ -418,12 +418,12 @@ static struct range random_range(void)
 	return range;
 }
 
-/* A file that several threads pin, all of it absent, or from a place on */
+/* Maps a large file of which all pages are absent, or all from an offset on */
 static int map_large_file(uint64_t *size)
 {
 	int file = 1 + rnd(2);
 	uint64_t hole = rnd(2) ? rnd(files[file].size / (2 * MIB)) * 2 * MIB : 0;
-	uint64_t start = rnd(2) ? rnd((files[file].size - THREADED) / PAGE) * PAGE : 0;
+	uint64_t start = rnd(2) ? rnd((files[file].size - LARGE) / PAGE) * PAGE : 0;
 	struct range range = { IOVA, files[file].size - start };
 	int result;
 
@@ -441,10 +441,10 @@ static int map_large_file(uint64_t *size)
 	return result;
 }
 
-/* Nothing else is in the window then; of absent pages there is more to do */
+/* Maps a large range of memory after unmapping everything. Half of the time, it is absent. */
 static int map_large(char *base, uint64_t *size)
 {
-	struct range range = { IOVA, THREADED + rnd((MEMORY - THREADED) / PAGE) * PAGE };
+	struct range range = { IOVA, LARGE + rnd((MEMORY - LARGE) / PAGE) * PAGE };
 	int result;
 
 	unmap((struct range){ IOVA, WINDOW }, size);
@@ -457,7 +457,7 @@ static int map_large(char *base, uint64_t *size)
 	return result;
 }
 
-/* Its result; @size is what an unmap says that it has unmapped */
+/* Makes one call; returns its errno. @size is the size that an unmap returns. */
 static int call_one(char *base, uint64_t *size)
 {
 	struct range *one = &kept[rnd(KEPT)], range;
@@ -469,7 +469,7 @@ static int call_one(char *base, uint64_t *size)
 	if (what > 8) {
 		range = random_range();
 		file = rnd(FILES);
-		/* Now and then beyond the end */
+		/* sometimes beyond the end of the file */
 		result = map_file(file, rnd((files[file].size + PART / 8) / PAGE) * PAGE +
 				  (rnd(32) ? 0 : 8), range);
 		if (!result)
@@ -502,7 +502,7 @@ static int call_one(char *base, uint64_t *size)
 	return result;
 }
 
-/* The file's pages, in this process */
+/* Maps the file into this process, as only then pagemap has its pages */
 static void compare_file(void)
 {
 	uint64_t page = files[made.file].page, part = made.from % page;
@@ -516,7 +516,7 @@ static void compare_file(void)
 	munmap(at, size);
 }
 
-/* The pages that the call has mapped have to be those of what it has mapped */
+/* Ends the program unless the call has mapped the pages of its memory, file or source */
 static void compare(void)
 {
 	if (made.what == OF_MEMORY)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""arm64-stage2-unmap: how long a real-time task waits while KVM unmaps guest memory, and what the
-unmap costs.
+"""Measures arm64-stage2-unmap: the latency of a real-time task while KVM walks stage 2, and the
+instructions of these walks.
 
 Every boot runs with -icount: the guest's time is the number of instructions executed (1 ns = 1
-instruction), so two boots at a time do not disturb each other.
+instruction). Boots that run at the same time therefore do not affect each other's figures.
 """
 
 import re
@@ -29,9 +29,9 @@ MODES = {  # {name: options of its guests, beyond 4 GiB and one CPU}
     'protected': {'append': 'kvm-arm.mode=protected'},
     'nested': {'append': 'kvm-arm.mode=nested'},
     'rt': {},
-    # vCPUs that fault pages in meanwhile, on their own CPUs
+    # three vCPUs fault pages in during the walk, on their own CPUs
     '3 vCPUs': {'cpus': 4},
-    # the task is on the CPU of a vCPU that writes the memory, and so waits for mmu_lock
+    # the task runs on the CPU of a vCPU that writes the memory, and therefore waits for mmu_lock
     'waiter': {'cpus': 2},
 }
 FLAVOURS = {'rt': 'plain+rt'}
@@ -86,7 +86,7 @@ KINDS = {
     'faults': ('faults_per_s', 'faults/s', '-f 3 -c', 'faults', 10**6),  # by unmap_us
 }
 
-# fields of a row, beside its operation and size
+# further fields of a row, besides its operation and size
 FIELDS = {
     'latency': {'cpu_of': 'holder'},
     'waiter': {'cpu_of': 'waiter'},
@@ -95,8 +95,8 @@ FIELDS = {
     'small': {'host_pages': '4k'},
 }
 
-# (mode, CPU) of a boot: what is measured there, (kind, operation, MiB) or (..., slots). The cost of
-# an unmap is not that of a memslot deleted: that waits for a grace period, too
+# (mode, CPU) of a boot: its measurements, (kind, operation, MiB) or (kind, operation, MiB, slots).
+# Costs of an unmap are measured with `discard`, as `delete` would include a grace period.
 BOOTS = {
     ('vhe', 'max'): [
         ('latency', 'delete', 128),
@@ -191,7 +191,7 @@ def one(pattern, times=1):
 
 
 def instructions(text):
-    """All the times that an upstream test prints, in ns."""
+    """The sum of all times that an upstream test prints, in ns."""
     found = re.findall(r'time: (\d+)\.(\d{9})s', text)
     return sum(int(seconds) * 10**9 + int(ns) for seconds, ns in found) or fail(
         'an upstream test printed no times'
@@ -201,7 +201,7 @@ def instructions(text):
 NESTED = {'operation': 'nested-log', 'mib': 1024, 'slots': 1}
 LOGGED = 'stage2_unmap_nested -t what_l2_writes_is_logged'
 UPSTREAM = {'operation': 'upstream test'}
-# jobs of other commands
+# jobs that run other commands
 OTHERS = {
     ('vhe', 'max'): [
         *(
@@ -245,8 +245,9 @@ OTHERS = {
 
 
 def perf(mode, operation, mib, slots, more=''):
-    # blocks that are split are mapped quicker than pages, unless it is the split that is measured;
-    # the hypervisor of protected mode does not split, and PREEMPT_RT has no transparent huge pages
+    # -b maps blocks and splits them, which is a faster setup than mapping pages. It cannot be used
+    # if the split is measured, in protected mode (the hypervisor does not split) and with
+    # PREEMPT_RT (no transparent huge pages).
     split = '' if mode in ('protected', 'rt') or operation == 'split' else '-b '
     return f'stage2_unmap_perf -o {operation} -m {mib} -s {slots} {split}{more}'.rstrip()
 
@@ -266,7 +267,7 @@ def jobs(mode, cpu):
         (slots,) = several or (1,)
         command = perf(mode, operation, mib, slots, more)
         where = {'operation': operation, 'mib': mib, 'slots': slots, **FIELDS.get(kind, {})}
-        if kind in ('small', 'page'):  # pages of 4K for the host, too
+        if kind in ('small', 'page'):  # the host's pages must be 4K as well
             command = command.replace(' -b', '')
         found.append((metric, unit, where, command, reader(kind)))
     return found + OTHERS.get((mode, cpu), [])

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A CPU that is as strict as the architecture lets it be, under arch/arm64/kvm/hyp/pgtable.c
- * (stage2_model.py puts the two together): it has every translation in its TLB and every table in
- * its walk caches that it can reach, by the tables or by its caches, at any time, and drops what is
- * invalidated, no more. It fails if a table is freed that it has cached or can reach, and if it can
- * still translate an address that has been unmapped.
+ * A model of a CPU that caches all that the architecture allows. stage2_model.py compiles it with
+ * arch/arm64/kvm/hyp/pgtable.c. At any time, the TLB contains every translation, and the walk
+ * caches every table, that the CPU can reach through tables or walk caches. An invalidation drops
+ * only the entries that it names. The model fails if a table is freed that the CPU has cached or
+ * can reach, or if the CPU can still translate an unmapped address.
  */
 #define ARENA_PAGES	16384
 #define SPACE		(16 * SZ_1G)
@@ -20,19 +20,19 @@ static char *arena;
 static struct {
 	bool used;
 	long entries;
-	/* In the walk caches: the entry it was linked from */
+	/* Is it in the walk caches? Then IPA and level of the entry that linked it */
 	bool cached;
 	u64 ipa;
 	s8 level;
-	/* The refill that has walked it, and where */
+	/* The refill that has walked it last, and the IPA of that walk */
 	unsigned long refill;
 	u64 walked;
-	/* Of a detached table: the level it was linked at, and the next one */
+	/* For a detached table: the level of its entry, and the next detached table */
 	s8 detached_from;
 	void *next;
 } meta[ARENA_PAGES];
 static void *detached;
-/* Level of the leaf that the TLB has for a page, 0 for none; the same of what is mapped */
+/* For each page, the level of its leaf or 0: in the TLB, and in the mappings that must exist */
 static u8 tlb[NR_PAGES], mapped[NR_PAGES];
 static struct kvm_pgtable pgt;
 static struct kvm_s2_mmu mmu = { .pgt = &pgt };
@@ -57,7 +57,7 @@ static unsigned long any(unsigned long n)
 	return (state >> 33) % n;
 }
 
-/* What the CPU can reach from a table: @level is that of the entry that it was linked from. */
+/* Caches all that the CPU can reach from a table. @level is the level of the table's entry. */
 static void reach(kvm_pte_t *table, u64 ipa, s8 level)
 {
 	u64 granule = kvm_granule_size(level + 1);
@@ -142,7 +142,7 @@ void __kvm_tlb_flush_vmid_ipa(struct kvm_s2_mmu *unused, phys_addr_t ipa, int le
 {
 	refill();
 	nr_invalidations++;
-	/* A wrong hint may leave everything where it is; a right one is that of a leaf. */
+	/* A wrong level hint need not invalidate anything. With a hint, only a leaf is dropped. */
 	if (level == TLBI_TTL_UNKNOWN || tlb[ipa >> PAGE_SHIFT] == level)
 		drop_leaf(ipa);
 	if (level == TLBI_TTL_UNKNOWN)
@@ -204,7 +204,7 @@ static void detach_table(struct kvm_s2_mmu *unused, void *table, s8 level)
 	nr_detached++;
 }
 
-/* Cleaned pages are no longer in the TLB: the guest cannot dirty them again. */
+/* A page must be cleaned after its invalidation, or the guest could dirty it again. */
 static void clean(void *page, size_t size)
 {
 	phys_addr_t phys = PHYS_BASE + ((char *)page - arena);
@@ -237,14 +237,14 @@ static bool never(struct kvm_s2_mmu *unused, unsigned long nr)
 static void check_mapped(void)
 {
 	refill();
-	/* Nothing was unmapped but what had to: the TLB has more only if it was not told */
+	/* A missing invalidation leaves more in the TLB; an unmap of too much leaves less. */
 	if (memcmp(tlb, mapped, sizeof(tlb)))
-		fail("what can be translated is not what is mapped");
+		fail("the TLB has other translations than those that are mapped");
 }
 
 static void map(u64 ipa, u64 size)
 {
-	/* A page at a time, or a block, as faults do; of what is mapped already nothing changes. */
+	/* Maps single pages or blocks, as faults do. Existing mappings do not change. */
 	u64 granule = size >= SZ_1G ? SZ_1G : size >= SZ_2M ? SZ_2M : PAGE_SIZE;
 
 	ipa = ALIGN_DOWN(ipa, granule);
@@ -260,7 +260,7 @@ static void map(u64 ipa, u64 size)
 	}
 }
 
-/* What kvm_arch_guest_memory_reclaimed() does, without mmu_lock */
+/* Like kvm_arch_guest_memory_reclaimed(), which runs without mmu_lock */
 static void free_detached(void)
 {
 	struct folio_batch unused;
@@ -273,7 +273,7 @@ static void free_detached(void)
 	}
 }
 
-/* The lock is released: all must be right, before the tables are freed and after. */
+/* Whenever mmu_lock is released, the TLB must be right, before and after tables are freed. */
 static void unlocked(void)
 {
 	check_mapped();
@@ -297,7 +297,7 @@ static void unmap(u64 start, u64 end, kvm_pgtable_yield_fn_t stop)
 		if (addr <= from)
 			fail("no progress");
 
-		/* Blocks go as a whole. */
+		/* An unmap of a part of a block unmaps the whole block. */
 		to = min(addr, end);
 		for (u64 ipa = from; ipa < to; ) {
 			u8 level = mapped[ipa >> PAGE_SHIFT];
@@ -311,7 +311,7 @@ static void unmap(u64 start, u64 end, kvm_pgtable_yield_fn_t stop)
 	}
 }
 
-/* What kvm_stage2_unmap_all() does */
+/* Like kvm_stage2_unmap_all() */
 static void unmap_all(void)
 {
 	bool any = memchr(mapped, 1, sizeof(mapped)) || memchr(mapped, 2, sizeof(mapped)) ||
@@ -320,7 +320,7 @@ static void unmap_all(void)
 	if (kvm_pgtable_stage2_detach_all(&pgt))
 		__kvm_tlb_flush_vmid(&mmu);
 	else if (any)
-		fail("nothing was found that is mapped");
+		fail("mapped memory was not found");
 	memset(mapped, 0, sizeof(mapped));
 	unlocked();
 }
@@ -352,7 +352,7 @@ static void begin(void)
 	pgt.pgd = zalloc_page(NULL);
 }
 
-/* The VM is gone: the CPU has nothing of it, and nothing is left. */
+/* Destroys the VM. The CPU no longer caches anything of it, and no table may be left. */
 static void end(void)
 {
 	memset(tlb, 0, sizeof(tlb));
@@ -407,12 +407,12 @@ static void run(int rounds)
 	end();
 }
 
-/* What the base's steps were: a block of the lowest level that has blocks */
+/* The size after which the base yields: a block of the lowest level that has blocks */
 #define LARGE	(PAGE_SHIFT == 12 ? SZ_1G : PAGE_SHIFT == 14 ? 16 * SZ_2M : SZ_512M)
 
 typedef int (*step_fn)(struct kvm_pgtable *, u64 *, u64, kvm_pgtable_yield_fn_t);
 
-/* Somebody waits for the lock all the time: after how much of the memory does it get it? */
+/* With mmu_lock always contended: the walk must yield after @expected bytes. */
 static void check_batch(step_fn step, s8 level, bool fwb, u64 expected, const char *why)
 {
 	u64 granule = kvm_granule_size(level), addr = 0;
@@ -433,7 +433,7 @@ static void check_batch(step_fn step, s8 level, bool fwb, u64 expected, const ch
 	end();
 }
 
-/* Nobody gets it for memory that is not mapped */
+/* A walk of unmapped memory must not yield. */
 static void check_absent(void)
 {
 	u64 addr = 0;
@@ -443,13 +443,13 @@ static void check_absent(void)
 	begin();
 	if (kvm_pgtable_stage2_wrprotect_resumable(&pgt, &addr, SPACE, stage2_should_yield) ||
 	    addr < SPACE)
-		fail("write protection offers the lock for what is not mapped");
+		fail("write protection yields although nothing is mapped");
 	end();
 }
 
 static void check_batches(void)
 {
-	/* Runs of pages that are cleaned, each of which counts for at least 32 */
+	/* Contiguous ranges of cleaned pages. Each counts as at least 32 entries. */
 	u64 cleaned = 16 * STAGE2_STEP_PAGES * PAGE_SIZE;
 	s8 level;
 
@@ -457,22 +457,22 @@ static void check_batches(void)
 	host_ops = false;
 	check_absent();
 	for (level = KVM_PGTABLE_MIN_BLOCK_LEVEL; level <= KVM_PGTABLE_LAST_LEVEL; level++) {
-		/* Blocks are visited one by one, and count for 32 each. */
+		/* Blocks are visited one by one. Each counts as 32 entries. */
 		u64 nr = level == KVM_PGTABLE_LAST_LEVEL ? 512 : 512 / 32;
 
 		check_batch(kvm_pgtable_stage2_wrprotect_resumable, level, true,
 			    nr * kvm_granule_size(level),
-			    "write protection offers the lock too seldom or too often");
+			    "write protection yields too seldom or too often");
 		check_batch(kvm_pgtable_stage2_unmap_resumable, level, true,
 			    nr * kvm_granule_size(level),
-			    "an unmap offers the lock too seldom or too often");
-		/* Without FWB pages are cleaned, those of a block at once. */
+			    "an unmap yields too seldom or too often");
+		/* Without FWB, pages are cleaned; a block is cleaned as a whole. */
 		check_batch(kvm_pgtable_stage2_unmap_resumable, level, false,
 			    max(cleaned, kvm_granule_size(level)),
-			    "an unmap cleans more than a block before it offers the lock");
+			    "an unmap cleans more than a block before it yields");
 		check_batch(kvm_pgtable_stage2_flush_resumable, level, false,
 			    max(cleaned, kvm_granule_size(level)),
-			    "a flush offers the lock too seldom or too often");
+			    "a flush yields too seldom or too often");
 	}
 }
 
@@ -480,12 +480,12 @@ int main(int argc, char **argv)
 {
 	arena = aligned_alloc(PAGE_SIZE, ARENA_PAGES * PAGE_SIZE);
 	check_batches();
-	/* What the CPU may keep is the same for all sizes of pages. */
+	/* The caching rules do not depend on the page size, so 4K is enough. */
 	for (seed = 1; PAGE_SHIFT == 12 && seed <= atol(argv[1]); seed++) {
 		has_fwb = seed & 1;
 		has_range = seed & 2;
 		host_ops = seed & 4;
-		/* Detaching is quick. */
+		/* Rounds that detach tables are fast, so there are more of them. */
 		run(has_fwb && has_range && host_ops ? 200 : 40);
 	}
 	printf("ok: %lu invalidations, %lu tables detached\n", nr_invalidations, nr_detached);

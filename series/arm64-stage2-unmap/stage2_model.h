@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What arch/arm64/kvm/hyp/pgtable.c needs of the kernel, for a user-space program. Invalidations
- * go to the model.
+ * Definitions that arch/arm64/kvm/hyp/pgtable.c needs in a user-space program. The model implements
+ * the invalidations.
  */
 #include <assert.h>
 #include <errno.h>
@@ -81,14 +81,14 @@ struct kvm_s2_mmu {
 	struct kvm_mmu_memory_cache split_page_cache;
 	u64 vtcr;
 };
-/* Of struct kvm what the questions whether to stop are about; there is one VM */
+/* The part of struct kvm that stage2_should_yield() reads; there is one VM */
 struct kvm { bool mmu_lock, mmu_invalidate_in_progress; };
 extern struct kvm vm;
 #define kvm_s2_mmu_to_kvm(mmu)	(&vm)
 #define rwlock_needbreak(lock)	(*(lock))
 #define need_resched()		false
 
-/* A batch of one: what is freed is free at once */
+/* A batch of one folio, which is freed immediately */
 struct folio_batch { int nothing; };
 void free_table(void *table);
 void *__va(phys_addr_t phys);

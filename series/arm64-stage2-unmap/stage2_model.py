@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""stage2_model.py [seeds]: runs the stage-2 page-table code of linux/ under a model of a strict
-CPU, and with seeded bugs, which the model has to detect.
+"""stage2_model.py [seeds]: runs the stage-2 page-table code of linux/ on a model of a CPU, then
+with seeded bugs, which the model must detect.
 
-QEMU has no walk caches, and its TLB drops more than it is told to. The model (stage2_model.c) drops
-nothing else. It also shows after how many pages of 4K, 16K and 64K a waiter gets mmu_lock, which no
-boot shows: in the model the lock is always contended.
+QEMU has no walk caches, and its TLB drops more entries than an invalidation requires. The model
+(stage2_model.c) drops only the required ones. It also counts the pages of 4K, 16K and 64K after
+which a walk yields mmu_lock. In the model, the lock is always contended, which no boot guarantees.
 """
 
 import re
@@ -35,7 +35,7 @@ MUTATIONS = [
         DETACHED.replace('\tstep->flush = true;\n', ''),
     ),
     (
-        'the invalidation ends where the range does, not where the walk did',
+        'the invalidation ends after one page, not where the walk ended',
         'kvm_tlb_flush_vmid_range(pgt->mmu, start, *addr - start);',
         'kvm_tlb_flush_vmid_range(pgt->mmu, start, PAGE_SIZE);',
     ),
@@ -44,9 +44,13 @@ MUTATIONS = [
         '\t\tstep->flush = true;\n\telse',
         '\t\t;\n\telse',
     ),
-    ('a run is invalidated but for its last entry', RANGE, RANGE.replace('first + 1', 'first')),
     (
-        'a run of entries is invalidated by the address of the first',
+        'the last entry of a contiguous range is not invalidated',
+        RANGE,
+        RANGE.replace('first + 1', 'first'),
+    ),
+    (
+        'of a contiguous range, only the first entry is invalidated',
         'else if (first == last)',
         'else if (first <= last)',
     ),
@@ -55,7 +59,7 @@ MUTATIONS = [
         STASH,
         STASH.replace('pte & ~KVM_PTE_VALID', 'pte'),
     ),
-    ('the address of a page that was cleaned stays', CLEAN, CLEAN.splitlines(True)[0]),
+    ('the entry of a cleaned page keeps its address', CLEAN, CLEAN.splitlines(True)[0]),
     ('an emptied table is freed without an invalidation', TABLE, ''),
     (
         'an emptied table is invalidated as if it were a page',
@@ -63,40 +67,40 @@ MUTATIONS = [
         TABLE.replace('TLBI_TTL_UNKNOWN', 'KVM_PGTABLE_LAST_LEVEL'),
     ),
     (
-        'the table of a run is not freed',
+        'a table without a post-order visit is not freed',
         '\t    (visit == KVM_PGTABLE_WALK_TABLE_PRE && ret))',
         '\t    false)',
     ),
     (
-        'a table is detached of which a part is outside the range',
+        'a table that is partly outside the range is detached',
         '!IS_ALIGNED(ctx->addr, granule) || ctx->end - ctx->addr < granule)',
         '!IS_ALIGNED(ctx->addr, granule))',
     ),
     (
-        'a subtree is freed without the tables below',
+        'a subtree is freed without its lower tables',
         'if (++level < KVM_PGTABLE_LAST_LEVEL) {',
         'if (++level < 0) {',
     ),
     (
-        'entries of the PGD are left when all is detached',
+        'some entries of the PGD stay when everything is detached',
         'i < PTRS_PER_PTE && mm_ops->page_count(table) > 1',
         'i < 4 && mm_ops->page_count(table) > 1',
     ),
     (
-        'the walk resumes a page beyond where it ended',
+        'the walk resumes one page too late',
         '\tstep->next = next;\n',
         '\tstep->next = next + PAGE_SIZE;\n',
     ),
-    ('a run goes on beyond the range', '\t\tend = min(end, ctx->end);\n', ''),
-    # how often a waiter for mmu_lock gets it
+    ('a contiguous range continues beyond the end', '\t\tend = min(end, ctx->end);\n', ''),
+    # how often the walk yields mmu_lock
     (
         'a contended lock is kept for 262,144 entries',
         '#define STAGE2_CONTENTION_BATCH\t\t512',
         '#define STAGE2_CONTENTION_BATCH\t\t262144',
     ),
-    ('an entry that is visited alone counts as one of a run', 'max(nr, 32)', 'nr'),
+    ('a single entry counts as little as one of a contiguous range', 'max(nr, 32)', 'nr'),
     ('a block that was cleaned counts as one page', NR, 'nr);'),
-    ('a block that was not cleaned counts as its pages', NR, 'nr * granule / PAGE_SIZE);'),
+    ('a block that was not cleaned counts as all its pages', NR, 'nr * granule / PAGE_SIZE);'),
 ]
 
 
@@ -162,11 +166,11 @@ def main():
     wrong = status != 0
     for what, old, new in MUTATIONS:
         if code.count(old) != 1:
-            print(f'{what}: not in pgtable.c, or more than once')
+            print(f'{what}: the text to replace is not in the code, or more than once')
             wrong = True
             continue
         status, said = run(header, code.replace(old, new), seeds)
-        print(f'{what}: {said or f"signal {-status}" if status else "NOT SEEN"}')
+        print(f'{what}: {said or f"signal {-status}" if status else "NOT DETECTED"}')
         wrong |= not status
     return int(wrong)
 

@@ -10,7 +10,7 @@ from kit.model import Options
 from kit.process import Pool
 
 PROGRAM = 'collapse_ipis_perf'
-CPUS = (2, 8)  # 64 did not boot within 180 s on two CPUs of the host
+CPUS = (2, 8)  # a guest with 64 did not boot within 180 s on two CPUs of the host
 TIMES = 10  # collapses of each kind in a boot
 MACHINES = {  # (architecture, MMU): words for the kernel's command line
     ('powerpc', 'radix'): '',
@@ -18,13 +18,13 @@ MACHINES = {  # (architecture, MMU): words for the kernel's command line
     ('arm64', ''): '',
     ('x86_64', ''): '',
 }
-# the event by which IPIs are counted, and no checks that cost time
+# flavours: one with the event that counts IPIs, one without checks that cost time
 COUNTED, TIMED = 'trace', 'plain'
 IPIS = re.compile(r'ipis_(sync|tlb)_(\d+)_(\w+)')
 
 
 def boot_both(bench, arch, images, job, file, options, what):
-    """({tree: figures}, accelerator). Counts do not depend on the host's time, so the two kernels
+    """({tree: figures}, accelerator). Counts do not depend on the load of the host, so both kernels
     run at the same time."""
 
     def boot(tree):
@@ -91,7 +91,7 @@ def instructions(bench, machine, file, rounds):
     return found, accelerator
 
 
-# instructions: the minimum of the rounds repeats, with three it may be one more
+# The minimum number of instructions is repeatable with 20 rounds. With three, it may be one higher.
 def one_machine(machine, bench, runs=5, rounds=20):
     """(rows, accelerator)"""
     file = bench.selftest(machine[0], f'mm/{PROGRAM}')

@@ -27,7 +27,7 @@ KINDS = {
 }
 SMALL = ('4k', '64k', '2048k')  # sizes of calls
 PATHS = 'type1', 'iommufd'
-# name in the table: (arch, qemu.Options)
+# name in the table: (architecture, fields of Options)
 BEHIND = {
     'VT-d': ('x86_64', {'append': 'hugepagesz=1G hugepages=1'}),
     'AMD': ('x86_64', {'iommu': 'amd', 'append': 'hugepagesz=1G hugepages=1'}),
@@ -78,7 +78,7 @@ def both(function):
 
 
 def in_instructions(metric, before, after, **details):
-    """before, after: seconds of which each nanosecond is an instruction"""
+    """before, after: seconds with -icount, where each nanosecond is an instruction"""
     before, after = ([[round(1e9 * each, 2) for each in values]] for values in (before, after))
     return row(metric, before, after, 'instructions', **details)
 
@@ -181,8 +181,8 @@ def sizes(bench):
 
 
 def second_domain(bench, tree):
-    """{metric: [seconds]} of replay/replay.c, in a kernel that lets allocations fail: without that
-    a container of type1 has one domain only."""
+    """{metric: [seconds]} of replay/replay.c. The kernel can make allocations fail, as otherwise a
+    container of type1 has only one domain."""
     options = Options(
         cpus=1,
         icount=True,
@@ -205,7 +205,7 @@ def second_domain(bench, tree):
 
 
 def replay(bench):
-    """Instructions of type1 that maps 1 GiB into a second domain, too."""
+    """Instructions for which type1 maps 1 GiB into a second domain."""
     (base, _), (patched, _) = (second_domain(bench, tree) for tree in TREES)
     for name in base:
         yield in_instructions(
@@ -297,7 +297,7 @@ def pages_of(each):
 
 
 def describe(each):
-    """The cells that say what a row is."""
+    """The cells that identify a row."""
     metric = each['metric']
     if metric == 'object_bytes':
         return [f'iommu_{each["format"]}.o, bytes', '', '']

@@ -14,17 +14,18 @@ from kit.paths import BUILD, shown
 from kit.process import Pool, say
 from kit.vm import guest
 
-# An instruction takes 1 << SHIFT ns of guest time. A CPU that waits in a loop lets all others have
-# a look first: 100 ms of that at boot take minutes with 64 CPUs, unless instructions take longer.
-# The module gives times as if each took 1 ns.
+# An instruction takes 1 << SHIFT ns of guest time. While one CPU waits in a loop, QEMU also runs
+# all others in turn. At boot, 100 ms of such waits would take minutes with 64 CPUs, so their
+# instructions take longer. The module divides its times accordingly, as if each instruction took 1
+# ns.
 SHIFT = {64: 3}
-# Loops of that kind which can do without: calibrating delays, waiting for each CPU that starts.
-# 1 GHz, HZ=250.
+# Avoids two such loops: the calibration of delays (1 GHz, HZ=250) and the wait for each CPU that
+# starts.
 APPEND = 'slab_nomerge lpj=4000000 cpu_init_udelay=0'
 SOURCE = Path(__file__).parent / 'module'
 LINE = re.compile(r'([\w-]+)((?: -?\d+)+)$')
 BOOTS = {  # {value of PART=: (CPUs, jobs) of one boot of each kernel}
-    # the timer looks at other moments each time
+    # irqsoff runs three times, as its timer expires at other moments each time
     'one-cpu': (1, ('steady', 'irqsoff', 'irqsoff', 'irqsoff')),
     'misses': (64, ('burst', 'burst limit32=1')),
     'running': (64, ('running',)),
@@ -259,7 +260,8 @@ def part(bench, cpus, jobs, **_):
         image = bench.build('x86_64', 'trace', tree)
         return boot_once(bench, tree, image, module(bench, tree), jobs, cpus)
 
-    # a guest with -icount is one thread of the host, and knows no time but its own
+    # a guest with -icount is one thread of the host, and its time does not depend on the host's
+    # load
     with Pool(host_cpus()) as pool:
         base, patched = pool.map(boot, TREES)
     return rows_of(cpus, base, patched), base[3]
@@ -277,7 +279,7 @@ HEAD = ['what', 'CPUs']
 
 
 def describe(each):
-    """The cells that say what a row is."""
+    """The cells that identify a row."""
     what = LABELS[each['metric']]
     if 'during' in each:
         what += f', {each["during"].replace("_", " ")}'

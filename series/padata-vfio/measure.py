@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""padata-vfio: instructions and seconds to map and unmap 1 GiB of present memory with VFIO type1
-and iommufd, and what a VMM reaches that prefaults with two threads and maps with one."""
+"""Measures padata-vfio: instructions and seconds to map and unmap 1 GiB of present memory with VFIO
+type1 and iommufd, and seconds for a VMM that prefaults with two threads and maps with one."""
 
 import statistics
 from pathlib import Path
@@ -12,7 +12,7 @@ from kit.process import Pool
 QUICK = 'x86_64', 'plain+quick', 'vfio/vfio_pin_perf'  # what `make run` boots: kernel and program
 MIB = 1024
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}  # of vfio_pin_perf
-# memory that type1 and iommufd map by its address; 'fresh' has to be the first in a guest
+# memory that type1 and iommufd map by its address; 'fresh' must be the first memory in a guest
 RANGES = {
     'fresh': '4K adjacent',
     '4k': '4K',
@@ -21,7 +21,7 @@ RANGES = {
     'hugetlb1g': '1G hugetlb',
     'shared_4k': '4K shared',
 }
-FILES = {'memfd': '4K file', 'memfd_hugetlb': '2M file'}  # of iommufd
+FILES = {'memfd': '4K file', 'memfd_hugetlb': '2M file'}  # files that iommufd maps
 PATHS = {'type1': 'group', 'iommufd': 'device'}
 # sets the paths of the device in the guest's shell, and reserves huge pages
 WAYS = (
@@ -47,7 +47,7 @@ def rows(pairs):
                     name, [base[name] for base, _ in pairs], [patched[name] for _, patched in pairs]
                 )
             )
-        # this is user space's part, so the figures of both kernels count
+        # both kernels prefault alike, so the median of all their figures is used
         prefault = statistics.median(
             each for pair in pairs for both in pair for each in both[f'prefault2_{backing}']
         )
@@ -63,7 +63,7 @@ def rows(pairs):
 
 
 def boot(bench, tree, flavour, job, what):
-    """Boots a guest whose memory the host has touched before, as its first touch takes time."""
+    """Boots a guest with preallocated memory, as the host's first access to a page takes time."""
     options = Options(
         memory=f'{2 * MIB + 1024}M', prealloc=True, limits=Limits(silence=300, total=1200)
     )

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Boots a kernel under QEMU and KVM in a pseries guest with nested HV, which collapses huge pages
-meanwhile, also those of its guest.
+"""Boots a pseries guest with nested HV (L1), and in it a nested guest (L2) with QEMU and KVM.
+Meanwhile L1 collapses huge pages, also those of L2's memory.
 
-Downloads a QEMU for ppc64el (31 MB), so neither `make test` nor CI runs it. Exit status: as of make
-test.
+Downloads a QEMU for ppc64el (31 MB), so neither `make test` nor CI runs it. The exit status is that
+of `make test`.
 """
 
 import re
@@ -32,7 +32,7 @@ L1 = """#!/bin/sh
 mkdir -p /lib64
 ln -s /job/ld64.so.2 /lib64/
 thp=/sys/kernel/mm/transparent_hugepage
-# starts with small pages, for khugepaged to collapse
+# start with small pages, which khugepaged then collapses
 echo never > $thp/enabled
 echo 0 > $thp/khugepaged/alloc_sleep_millisecs
 echo 10 > $thp/khugepaged/scan_sleep_millisecs

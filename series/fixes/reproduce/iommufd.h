@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * For the reproducers of fixes to iommufd: an IOAS with a PCI device attached
- * to it, maps of a file, and counts of the pins that the kernel takes and
- * drops. Exit status 4: cannot tell here.
+ * Shared by the reproducers of fixes to iommufd: an IOAS with a PCI device
+ * attached to it, maps of a file, and counts of the pins that the kernel takes
+ * and drops. Exit status 4: the bug cannot be tested here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static void missing(const char *what)
 	exit(4);
 }
 
-/* The device that is bound to vfio-pci, in an IOAS of its own */
+/* Attaches the device, which is bound to vfio-pci, to a new IOAS */
 static void open_ioas(const char *bdf)
 {
 	struct vfio_device_bind_iommufd bind = { .argsz = sizeof(bind) };
@@ -103,7 +103,7 @@ static void restore_shmem(void)
 	write_file(SHMEM, word);
 }
 
-/* Huge pages in a memfd, where MADV_HUGEPAGE wants them */
+/* Makes memfds use huge pages where MADV_HUGEPAGE requests them */
 static void advise_shmem(void)
 {
 	int fd = open(SHMEM, O_RDONLY);
@@ -115,7 +115,7 @@ static void advise_shmem(void)
 	atexit(restore_shmem);
 }
 
-/* One of /proc/vmstat, with what each CPU has still to add to it */
+/* A counter in /proc/vmstat, after adding up the counts of all CPUs */
 static long vmstat(const char *name)
 {
 	char line[128];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Maps a memfd of small and of huge pages through iommufd, so that the batch
- * is full before all pinned folios are in it, and lets the allocation of an
- * IOMMU page table fail then. The failed map must drop the pins that it took,
- * and not those of an earlier map of the same pages.
+ * Maps a memfd of small and of huge pages through iommufd. The batch is full
+ * before all pinned folios are in it; then the allocation of an IOMMU page table
+ * fails. The failed map must drop the pins that it took, and not those of an
+ * earlier map of the same pages.
  * For "iommufd: Unpin only the folios that were pinned".
  */
 #define _GNU_SOURCE
@@ -13,9 +13,10 @@
 #include "iommufd.h"
 
 /*
- * iommufd pins 8192 pages at a time; 5461 contiguous ranges fill its batch.
- * The first 8192 pages are small, and are two thirds of a batch. Behind them,
- * small ones fill it, so that huge ones are pinned and do not fit.
+ * iommufd pins 8192 pages at a time, and its batch holds 5461 contiguous ranges.
+ * The first 8192 pages fill two thirds of the batch. Of the next 8192 pages, the
+ * first are small and fill the rest, so the huge pages after them are pinned but
+ * do not fit into the batch.
  */
 #define PIN 8192UL
 #define LENGTH (2 * PIN * PAGE)
@@ -32,7 +33,7 @@ static void touch(unsigned long from, unsigned long to, unsigned long step)
 		memory[page * PAGE] = 1;
 }
 
-/* Even pages first, so that neighbours in the file are none in memory */
+/* Touches even pages first, so that adjacent pages of the file are not adjacent in memory */
 static void scatter(unsigned long from, unsigned long to)
 {
 	touch(from, to, 2);
@@ -60,7 +61,7 @@ static int make_file(void)
 	return fd;
 }
 
-/* The map with its nth fault; false if it has not as many */
+/* Makes the nth operation of a map fail; returns false if the map has fewer */
 static bool failing_map(int fd, unsigned int nth, int *error)
 {
 	int faults = open("/proc/thread-self/fail-nth", O_RDWR);
@@ -70,7 +71,7 @@ static bool failing_map(int fd, unsigned int nth, int *error)
 	if (faults < 0 || pwrite(faults, text, strlen(text), 0) < 0)
 		missing("fail-nth");
 	*error = map_file(fd, LENGTH, IOVA + LENGTH);
-	/* If it has yet to happen, it may be one of these calls that fails */
+	/* If the fault has not happened yet, these calls may fail */
 	memset(text, 0, sizeof(text));
 	while (pread(faults, text, sizeof(text) - 1, 0) < 0)
 		text[0] = '1';
@@ -107,14 +108,14 @@ int main(int argc, char **argv)
 		dropped = pins_dropped() - dropped;
 		if (taken != dropped) {
 			printf("a failed map took %ld pins and dropped %ld\n", taken, dropped);
-			/* This frees what the first map has pinned and maps */
+			/* Frees pages with wrong reference counts, which the kernel then reports */
 			if (ftruncate(fd, 0) || unmap(PIN * PAGE, IOVA))
 				missing("unmap");
 			memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE,
 				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 			return 1;
 		}
-		/* A huge page that was not in the batch had one pin, not 512 */
+		/* The map took fewer pins than pages: a huge page outside of the batch has one */
 		if (error && taken > (long)PIN && taken < (long)(2 * PIN)) {
 			printf("fault %u: %s, %ld pins taken and dropped\n", nth,
 			       strerror(error), taken);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Maps a memfd through iommufd while a thread of higher priority on the same
- * CPU replaces the small pages in its first 2M by a huge one. Of the pages
- * pinned all must be in the IOMMU's table, or the unmap leaves some pinned.
+ * CPU replaces the small pages in the file's first 2M by a huge one. All pinned
+ * pages must be in the IOMMU's page table, or the unmap leaves some pinned.
  * For "mm/gup: start over if a memfd's folios are not adjacent".
  */
 #define _GNU_SOURCE
@@ -74,7 +74,7 @@ static void fill(unsigned long from, unsigned long to)
 		small[from * PAGE] = 1;
 }
 
-/* Whether the pages changed meanwhile; exits if pins are left */
+/* Maps and unmaps; returns whether the pages changed meanwhile. Exits if pins are left. */
 static int map_once(void)
 {
 	long taken = pins_taken(), dropped = pins_dropped(), begin;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * For "mm/memfd: allocate huge pages according to the memory policy": pins huge pages that a memfd
- * lacks, through IOMMU_IOAS_MAP_FILE, on a CPU of node 0 with policies that want node 1, and says
- * where the pages are. Takes two nodes, and a VFIO device to have the pages pinned for.
+ * For "mm/memfd: allocate huge pages according to the memory policy". IOMMU_IOAS_MAP_FILE pins huge
+ * pages that a memfd lacks. The program runs on a CPU of node 0 with policies for node 1, and
+ * prints the nodes of the pages. Needs two nodes and a VFIO device.
  *
  *   memfd_policy BDF
  */
@@ -85,7 +85,7 @@ static void attach(const char *bdf)
 	need(!ioctl(device, VFIO_DEVICE_ATTACH_IOMMUFD_PT, &pt), "cannot attach");
 }
 
-/* Pin a new file's huge pages under the policy; true if one is not on the node that it asks for. */
+/* Pins a new file's huge pages under the policy; true if one is on another node than requested. */
 static int astray(const char *name, int mode, unsigned long nodes, const int *wanted)
 {
 	struct iommu_ioas_map_file map = {
@@ -106,7 +106,7 @@ static int astray(const char *name, int mode, unsigned long nodes, const int *wa
 	map.fd = file;
 	need(!ioctl(iommu, IOMMU_IOAS_MAP_FILE, &map), "cannot map the file");
 
-	/* They are in the page cache by now: a look takes what is there. */
+	/* The pages are in the page cache by now, so touching them allocates nothing. */
 	at = mmap(NULL, PAGES * PAGE, PROT_READ, MAP_SHARED, file, 0);
 	need(at != MAP_FAILED, "cannot look at the file");
 	for (unsigned long i = 0; i < PAGES; i++) {
@@ -120,7 +120,7 @@ static int astray(const char *name, int mode, unsigned long nodes, const int *wa
 	return ret;
 }
 
-/* Map a file whose huge pages are reserved while node 1, to which we are bound, has none. */
+/* Maps a file with reserved huge pages while node 1, to which this process is bound, has none. */
 static int strayed(void)
 {
 	struct iommu_ioas_map_file map = {
@@ -173,14 +173,14 @@ int main(int argc, char **argv)
 	}
 	attach(argv[1]);
 
-	/* Without a policy the pages are on node 0, so it has enough of them. */
+	/* Node 0 has enough pages: without a policy, they would all be allocated there. */
 	need(!astray("default", MPOL_DEFAULT, 0, zero), "the default is not the CPU's node");
 	ret |= astray("bind", MPOL_BIND, 2, one);
 	ret |= astray("preferred", MPOL_PREFERRED, 2, one);
 	ret |= astray("preferred many", MPOL_PREFERRED_MANY, 2, one);
 	ret |= astray("interleave", MPOL_INTERLEAVE, 3, both);
 
-	/* A preference is no more than that: node 0 helps out. MPOL_BIND is strict. */
+	/* With a preferred node, pages of node 0 are a fallback. MPOL_BIND has no fallback. */
 	number(1, "nr_hugepages", 0);
 	need(!number(1, "free_hugepages", -1), "node 1 still has huge pages");
 	ret |= astray("preferred, none", MPOL_PREFERRED, 2, zero);

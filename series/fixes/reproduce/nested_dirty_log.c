@@ -79,13 +79,13 @@ static void put(const char *file, const char *text)
 {
 	int fd = must(open(file, O_WRONLY | O_TRUNC), file), size = strlen(text);
 
-	/* One word each time */
+	/* reads one word per call */
 	while (size)
 		size -= must(write(fd, text + strlen(text) - size, size), file);
 	close(fd);
 }
 
-/* How many lines of the trace call the function? Empties it. */
+/* Counts the calls of the function in the trace, then empties the trace */
 static int traced(const char *function)
 {
 	char line[256], name[64];
@@ -172,7 +172,7 @@ static void l2_writes(void)
 	put(TRACE "trace", "");
 }
 
-/* Was the VMID invalidated since L2 wrote? That of L1 is by range. */
+/* Was L2's whole VMID invalidated since L2 wrote? L1's is invalidated by range. */
 static int bad(const char *what)
 {
 	int l1 = traced("__kvm_tlb_flush_vmid_range"), l2 = traced("__kvm_tlb_flush_vmid");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Enables a shadow stack, creates and closes an io_uring with SQPOLL, whose poller is a user worker
- * of this process, and looks whether the shadow stack is still mapped. For the fix of copy_thread()
- * that keeps a user worker from unmapping its creator's shadow stack when it exits (RISC-V). With
- * any argument it goes on without one, and gets SIGSEGV.
+ * Enables a shadow stack, then creates and closes an io_uring with SQPOLL, whose poller is a user
+ * worker of this process. Checks that the shadow stack is still mapped. For the fix of
+ * copy_thread() on RISC-V: a user worker that exits must not unmap its creator's shadow stack. With
+ * any argument, the program continues without the shadow stack and gets SIGSEGV.
  *
- * It needs CONFIG_RISCV_USER_CFI, hence a kernel built by gcc 15, a CPU with Zicfiss, and firmware
- * with the SBI extension FWFT for shadow stacks: OpenSBI 1.9 has it, 1.5.1 has not.
+ * Needs CONFIG_RISCV_USER_CFI (a kernel built by gcc 15), a CPU with Zicfiss, and firmware with the
+ * SBI extension FWFT for shadow stacks. OpenSBI 1.9 has this extension, 1.5.1 lacks it.
  */
 #include <errno.h>
 #include <linux/io_uring.h>
@@ -26,7 +26,7 @@
 
 enum { RIGHT, BUG, CANNOT_TELL = 4 };
 
-/* What a function does with its return address; older assemblers do not have the instructions. */
+/* Pushes and checks a return address, as functions do. Older assemblers lack these instructions. */
 static void push_and_pop(void)
 {
 	asm volatile(".4byte 0xce104073	# sspush ra\n\t"
@@ -56,7 +56,7 @@ static int threads(void)
 	return stat("/proc/self/task", &st) ? -1 : (int)st.st_nlink - 2;
 }
 
-/* The poller is a thread of this process while the ring is there. */
+/* The poller is a thread of this process while the ring exists. */
 static bool worker_came_and_went(void)
 {
 	struct io_uring_params params = { .flags = IORING_SETUP_SQPOLL };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * For "vfio/type1: Do not let a fatal signal prevent uncharging locked_vm": a process unmaps what
- * another one has mapped and is killed while it waits for the mmap_lock of that one, which a third
- * task holds with the help of gup_test. VmLck must then be what it was before the mapping.
+ * For "vfio/type1: Do not let a fatal signal prevent uncharging locked_vm". Process A maps memory,
+ * and process B unmaps it. B is killed while it waits for A's mmap_lock, which a third task holds
+ * through gup_test. Afterwards, A's VmLck must be the same as before the map.
  *
  *   vfio_uncharge BDF
  */
@@ -40,7 +40,7 @@ static void need(int met, const char *what)
 	exit(4);
 }
 
-/* Of /proc/PID/NAME, what follows WORD; proc files do not take mmap_lock here. */
+/* The text after WORD in /proc/PID/NAME. These files are read without mmap_lock. */
 static void look(pid_t pid, const char *name, const char *word, char *text, size_t size)
 {
 	char path[64], all[4096] = "", *found;
@@ -63,7 +63,7 @@ static long kilobytes(const char *word)
 	return atol(text);
 }
 
-/* In an uninterruptible sleep, or in a killable one that is not over yet */
+/* Is it in an uninterruptible sleep, or still in a killable one? */
 static int waits(pid_t pid)
 {
 	char state[8], where[64];
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
 	holder = clone(hold, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
 	need(unmapper > 0 && holder > 0, "no process");
 
-	/* The walk fills page tables: it holds mmap_lock by now, and until it is killed. */
+	/* The walk has begun to fill page tables, so it holds mmap_lock until it is killed. */
 	while (kilobytes("VmPTE:") == tables)
 		need(!waitpid(holder, NULL, WNOHANG), "the walk is over");
 	need(write(go[1], "", 1) == 1, "no pipe");

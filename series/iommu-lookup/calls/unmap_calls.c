@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How long VFIO's calls take: for 1 GiB of each kind of memory, and for little.
+ * Measures VFIO's calls for 1 GiB of each kind of memory, and for small ranges.
  *
  *   unmap_calls type1|iommufd BDF [syncs]
  *
- * Prints `CALL_KIND SECONDS`, of all but "fresh" the least of several rounds:
+ * Prints `CALL_KIND SECONDS`: the time of one call for "fresh", the minimum of
+ * several rounds for all others.
  *   fresh    4K pages, the first that the machine allocates, adjacent in memory
  *   again    the same, mapped again: the first unmap has marked them dirty
  *   4k       4K pages of which no two are adjacent
- *   64k      4K pages, 16 at a time adjacent
+ *   64k      4K pages in adjacent groups of 16
  *   thp, hugetlb, 1g
- * and for 4K, 64K and 2M in the middle of the fresh memory ("of_4k"...), as its
- * first pages may not be adjacent. With iommufd also what it takes to make a second
- * domain of the same mappings ("second"). With "syncs" how often one unmap of each
- * kind calls the function that ftrace is set to ("syncs_KIND NUMBER"), and nothing
- * else.
+ *   of_4k, of_64k, of_2048k    so much of the fresh memory, from its middle: its
+ *            first pages may not be adjacent
+ * With iommufd, also prints the time to create a second domain with the same
+ * mappings ("second"). With "syncs", prints only `syncs_KIND NUMBER`: how often one
+ * unmap calls the function that is set in ftrace's filter.
  */
 #include <dirent.h>
 #include <err.h>
@@ -188,7 +189,7 @@ static void write_to(const char *path, const char *text)
 		err(1, "%s", path);
 }
 
-/* Calls that ftrace saw in an unmap */
+/* Counts the calls that ftrace recorded during an unmap */
 static void count_syncs(const char *kind, char *memory)
 {
 	unsigned int number = 0;
@@ -207,7 +208,7 @@ static void count_syncs(const char *kind, char *memory)
 	printf("syncs_%s %u\n", kind, number);
 }
 
-/* The IOMMU's tables are those that the first round has left */
+/* Repeated rounds reuse the page tables that the first round has left */
 static void measure(const char *kind, char *memory)
 {
 	double least = 1e9, least_second = 1e9, seconds;
@@ -248,7 +249,7 @@ static char *get(int flags, int advice)
 	return memory;
 }
 
-/* Every second chunk first: no two that follow one another are adjacent */
+/* Touches every second chunk first, so that no two successive chunks are adjacent in memory */
 static void touch(char *memory, size_t chunk)
 {
 	for (size_t at = 0; at < 2 * SIZE; at += 2 * chunk) {

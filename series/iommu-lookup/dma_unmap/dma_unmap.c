@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Time of dma_unmap_single() for a device behind an IOMMU, of which looking up the
- * physical address is a part: the least of several rounds of NUMBER calls, in all.
- * The device is an igb without a driver.
+ * Measures dma_unmap_single() for a device behind an IOMMU; the call looks up the
+ * physical address. Prints the total time of NUMBER calls, the minimum of several
+ * rounds. The device is an igb without a driver.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

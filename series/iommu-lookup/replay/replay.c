@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How long a container takes to fill a second domain: 1 GiB is mapped for the
- * first device's group, then the second device's is attached. It would share the
- * first one's domain; a failed allocation keeps it from that, and the kernel
- * replays into a domain of its own all that is mapped.
+ * Measures the time in which a container fills a second domain. 1 GiB is mapped for
+ * the group of the first device, then the group of the second device is attached.
+ * It would normally join the first domain. A failed allocation prevents this, so
+ * the kernel replays all mappings into a domain of its own.
  *
  *   replay BDF BDF...
  *
@@ -51,7 +51,7 @@ static int open_group(const char *bdf)
 	return fd;
 }
 
-/* A new one for each kind of memory: a domain keeps tables of what it had mapped */
+/* A new container for each kind of memory, as a domain keeps the tables of earlier mappings */
 static void open_container(void)
 {
 	group = open_group(first);
@@ -75,7 +75,7 @@ static char *map_memory(int flags)
 	return memory;
 }
 
-/* Present, in the order in which the machine has it */
+/* Present memory, allocated in ascending order */
 static char *present(int flags, int advice)
 {
 	char *memory = map_memory(flags);
@@ -85,7 +85,7 @@ static char *present(int flags, int advice)
 	return memory;
 }
 
-/* No page is next to its neighbour: 511 others are allocated between them */
+/* Between two adjacent pages, 511 others are allocated, so no two are adjacent in memory */
 static char *scattered(void)
 {
 	char *memory = map_memory(0);
@@ -145,10 +145,10 @@ static double attach(void)
 }
 
 /*
- * The second domain has as many tables for the same as the first one, in kB, and
- * the one on top, which an empty domain has, too. The fault that leads to it is
- * before the replay, in which none is left to happen then; what was right the last
- * time is tried first.
+ * @tables is the size of the first domain's tables for the mappings, in kB. A filled
+ * second domain has the same tables, and one at the top, which an empty domain has
+ * as well. The fault that leads to a second domain happens before the replay. Tries
+ * the number of the last successful fault first.
  */
 static double replay(unsigned long tables)
 {
@@ -176,7 +176,7 @@ static double replay(unsigned long tables)
 	errx(1, "no fault led to a second domain");
 }
 
-/* Without a fault: what the attach itself takes */
+/* The time of an attach without a fault, which shares the first domain */
 static double share(void)
 {
 	unsigned long before = page_tables();
@@ -200,7 +200,7 @@ static void measure(const char *backing, char *memory, bool huge)
 	tables = page_tables() - before;
 	if (!tables)
 		errx(1, "the tables of the mapping are not counted");
-	/* What is mapped by 4K has one more for each 2M */
+	/* A mapping of 4K pages has one more table for each 2M */
 	if (huge && tables > HUGE_TABLES)
 		errx(1, "%s: mapped with %lu kB of tables, so not by huge pages", backing, tables);
 	printf("share_%s %.9f\n", backing, share());
@@ -231,7 +231,7 @@ int main(int argc, char **argv)
 	open_fail_nth();
 	first = argv[1];
 	second = open_group(argv[2]);
-	/* First, as nobody had memory before */
+	/* First, as the pages are adjacent only while the memory has not been used */
 	measure("fresh", present(0, MADV_NOHUGEPAGE), false);
 	measure("4k", scattered(), false);
 	measure("thp", present(0, MADV_HUGEPAGE), true);

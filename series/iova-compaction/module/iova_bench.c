@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Workloads on an IOVA domain of their own, the same on any v7.3 kernel:
+ * Runs workloads on an IOVA domain of its own. It builds for any v7.3 kernel.
  *
  *   insmod iova_bench.ko job=burst|steady|running|irqsoff|return|wakeups|locked|full
  *
- * iova_locked.ko is the same with the tree's iova.c built in, for job=locked.
+ * iova_locked.ko, for job=locked, is this module with the tree's iova.c built in.
  *
- * Figures go to the kernel log, a line each: "iova_bench: NAME VALUE". In a guest
- * whose time is the number of instructions, so are the nanoseconds here; where
- * an instruction takes 1 << shift of them, shift=N makes it one again.
+ * Prints each figure to the kernel log, as "iova_bench: NAME VALUE". In a guest with
+ * -icount, a nanosecond is an instruction. If an instruction takes 1 << N ns there,
+ * shift=N divides the times, so that they are instructions again.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -45,7 +45,7 @@ module_param(job, charp, 0);
 static unsigned int shift;
 module_param(shift, uint, 0);
 
-/* Those of job=return: what is freed is queued first, as in lazy mode */
+/* For job=return: queue IOVAs before they are freed, as in lazy mode */
 static bool flush_queue;
 module_param(flush_queue, bool, 0);
 
@@ -53,7 +53,7 @@ static unsigned long limit = LIMIT_64;
 static bool limit32;
 module_param(limit32, bool, 0);
 
-/* For how long something takes; what has to happen at some time is another thing. */
+/* Only for durations; waits use ktime_get_ns() without the shift. */
 static u64 instructions(void)
 {
 	return ktime_get_ns() >> shift;
@@ -66,7 +66,7 @@ static unsigned long pfns[MAX_DEPTH];
 static u64 locked_sum, locked_longest;
 #endif
 
-/* What the kernel's tracepoints say */
+/* Probes of tracepoints */
 
 static struct task_struct *finder;
 static struct kmem_cache *nodes_seen, *magazines_seen;
@@ -145,7 +145,7 @@ static int domain_init(void)
 		return ret;
 	}
 
-	/* Its first IOVA and magazine tell the slab caches. */
+	/* The probes find the slab caches by the first IOVA and magazine. */
 	finder = current;
 	pfn = alloc_iova_fast(iovad, 1, LIMIT_32, true);
 	free_iova_fast(iovad, pfn, 1);
@@ -189,7 +189,7 @@ static void burst(void)
 		smp_call_on_cpu(cpu, burst_on_cpu, NULL, false);
 }
 
-/* Uncached IOVAs above everything else, each with a neighbour that stays */
+/* Uncached IOVAs above all others, each next to one that stays allocated */
 static struct iova *above[3 * PROBES];
 
 static void above_alloc(void)
@@ -207,7 +207,7 @@ static int cmp_u64(const void *one, const void *other)
 	return a < b ? -1 : a > b;
 }
 
-/* Frees one and allocates a larger one. The median leaves out what other CPUs execute. */
+/* Frees an IOVA and allocates a larger one. The median excludes samples with work of other CPUs. */
 static u64 uncached_alloc(int first)
 {
 	u64 took[PROBES];
@@ -237,7 +237,7 @@ static void wait_until(u64 start, unsigned long ms)
 		usleep_range(100, 200);
 }
 
-/* What is cached takes: a node has 64 bytes in any of these kernels. */
+/* Memory of cached IOVAs. A node has 64 bytes in base and patched kernel. */
 static void report_idle(const char *pressure, unsigned long others)
 {
 	pr_info("idle_bytes_%s %lu\n", pressure, (ranges() - others) * 64 +
@@ -259,7 +259,7 @@ static void drop_caches(void)
 
 static void job_burst(void)
 {
-	/* of above[] and their neighbours; what is left of them is not the caches' */
+	/* ranges of above[] and next to them, which are not cached */
 	unsigned long others = 2 * ARRAY_SIZE(above);
 
 	if (limit32)
@@ -349,7 +349,7 @@ static void burst_with_others(struct work_struct *work)
 		ended = instructions();
 }
 
-/* Instructions of all CPUs, from when the last one has come until the last one is done */
+/* Instructions of all CPUs, from the arrival of the last CPU until the last one is done */
 static u64 burst_of_all(void)
 {
 	unsigned int cpu;
@@ -357,7 +357,7 @@ static u64 burst_of_all(void)
 	atomic_set(&to_come, num_online_cpus());
 	atomic_set(&to_go, num_online_cpus());
 	on_all_cpus(burst_with_others);
-	/* As the queues' timer does, 10 ms later and on one CPU */
+	/* One CPU flushes all queues, as the timer of the flush queues does after 10 ms */
 	msleep(20);
 	preempt_disable();
 	for_each_online_cpu(cpu)
@@ -384,8 +384,8 @@ static void return_after(unsigned int idle_ms)
 }
 
 /*
- * Whether one magazine more or less is there takes 10 % of a burst, and which CPU gets a lock
- * first decides that. So they are repeated.
+ * One magazine more or less changes a burst by 10 %. This depends on the order in which CPUs get a
+ * lock, so the bursts are repeated.
  */
 static void job_return(void)
 {
@@ -426,7 +426,7 @@ static int free_depth(void *unused)
 	return 0;
 }
 
-/* A full address space: what one CPU frees is what all want, and all flush the caches to find it. */
+/* A full address space: to get the IOVAs that one CPU frees, all CPUs flush the caches. */
 
 #define FULL_EACH	8
 #define FULL_PFNS	2048
@@ -475,7 +475,7 @@ static void job_full(void)
 	vfree(of_cpu);
 }
 
-/* Requests of mixed sizes, also larger than what is cached, 256 at a time */
+/* Requests of mixed sizes, some of them too large for the caches; 256 IOVAs are in use at a time */
 static struct { unsigned long pfn, size; } live[256];
 static struct rnd_state rnd;
 
@@ -506,7 +506,7 @@ static void no_traffic(void)
 		replace(at, 0);
 }
 
-/* One that had ranges before the bursts: above all that they leave */
+/* Traffic that begins before the bursts, so its ranges are above those of the bursts */
 static void running(unsigned int every_s)
 {
 	static const unsigned int at[] = { 1, 2, 5, 10 };
@@ -535,7 +535,7 @@ static void job_running(void)
 	running(5);
 }
 
-/* One map every 5 s, for two minutes after a burst, and nothing at all for two */
+/* Counts works after a burst: in two minutes without maps, then in two with a map every 5 s */
 static void job_wakeups(void)
 {
 	u64 start;
@@ -554,7 +554,7 @@ static void job_wakeups(void)
 	pr_info("wakeups_map_x2 %ld\n", atomic_long_read(&wakeups));
 }
 
-/* How late a hard interrupt is that is due every 20 us */
+/* The largest delay of a hard interrupt that is due every 20 us */
 
 static struct hrtimer late_timer;
 static s64 latest;
@@ -580,7 +580,7 @@ static void job_irqsoff(void)
 	hrtimer_setup(&late_timer, on_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 	hrtimer_start(&late_timer, us_to_ktime(20), HRTIMER_MODE_REL_PINNED_HARD);
 
-	/* A second of it: the timer looks only every 20 us. */
+	/* For a second, as the timer samples only every 20 us. */
 	latest = 0;
 	start = ktime_get_ns();
 	while (ktime_get_ns() - start < NSEC_PER_SEC) {
@@ -591,7 +591,7 @@ static void job_irqsoff(void)
 	report_late("traffic");
 	uncached_alloc(0);
 	report_late("uncached");
-	/* More than there is: everything is flushed, and to no avail. */
+	/* Larger than the free space: all caches are flushed, and the allocation fails. */
 	alloc_iova_fast(iovad, limit, limit - 1, true);
 	report_late("flush");
 	burst();
@@ -610,7 +610,7 @@ static void job_irqsoff(void)
 	hrtimer_cancel(&late_timer);
 }
 
-/* Instructions with the tree's lock held, by all CPUs, and the longest hold */
+/* Instructions that all CPUs execute with the rbtree's lock held, and the longest hold */
 
 static void report_locked(const char *workload)
 {
@@ -668,7 +668,7 @@ static int __init bench_init(void)
 	ret = iova_cache_get();
 	if (ret)
 		return ret;
-	/* not where instructions are counted */
+	/* probes would add to the instructions that these jobs count */
 	probed = strcmp(job, "steady") && strcmp(job, "return") && strcmp(job, "locked");
 	if (probed) {
 		register_trace_kmem_cache_alloc(on_alloc, NULL);

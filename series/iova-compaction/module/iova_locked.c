@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * iova_bench.c with an iova.c of its own, which counts what is executed between taking and dropping
- * iova_rbtree_lock. Interrupts are off meanwhile; where one vCPU runs at a time, so are the others
- * that want the lock.
+ * iova_bench.c with an iova.c of its own, which counts the instructions executed between taking and
+ * dropping iova_rbtree_lock. Interrupts are disabled there. One vCPU runs at a time, so the count
+ * may include instructions of other vCPUs that wait for the lock.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -48,7 +48,7 @@ static inline void locked_end(void)
 #undef EXPORT_SYMBOL_GPL
 #define EXPORT_SYMBOL_GPL(symbol)
 
-/* The kernel's iova.c has its state already; this one is of no x86 machine. */
+/* The kernel's iova.c already uses its hotplug state. This other state is unused on x86. */
 #define CPUHP_IOMMU_IOVA_DEAD	CPUHP_S390_PFAULT_DEAD
 
 #include "iova.c"

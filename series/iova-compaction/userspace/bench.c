@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Workloads on iova.c, for callgrind: each runs in a function count_*() of its own. */
+/* Workloads on iova.c, for callgrind, which counts each function count_*() separately. */
 #include "stub.h"
 #include IOVA_C
 
@@ -13,7 +13,7 @@ static struct iova_domain domain;
 static unsigned long pfns[NR * 1024];
 static unsigned long limit = (1UL << 36) - 1;
 
-/* Every CPU in turn allocates and frees 1,024 IOVAs of each size. */
+/* Each CPU in turn allocates and frees 1,024 IOVAs of each size. */
 static void burst(void)
 {
 	for (cpu_now = 0; cpu_now < NR; cpu_now++) {
@@ -27,7 +27,7 @@ static void burst(void)
 	cpu_now = 0;
 }
 
-/* Sizes that no cache has */
+/* Sizes that are not cached */
 noinline void count_miss(void)
 {
 	for (int i = 0; i < 2000; i++)
@@ -40,7 +40,7 @@ noinline void count_pair(void)
 		free_iova_fast(&domain, alloc_iova_fast(&domain, 1, limit, true), 1);
 }
 
-/* All CPUs have 256 of each size at the same time. */
+/* All CPUs at the same time have 256 IOVAs of each size. */
 noinline void count_return(void)
 {
 	static unsigned long of_cpu[NR][256];
@@ -60,7 +60,7 @@ noinline void count_return(void)
 	count_locked = false;
 }
 
-/* The depots of two sizes */
+/* Empties the depots of two sizes */
 noinline void count_flush(void)
 {
 	for (int i = 0; i < 2; i++) {
@@ -87,7 +87,7 @@ static unsigned long rnd(void)
 	return state;
 }
 
-/* 256 requests at a time */
+/* Mixed sizes; 256 IOVAs are in use at a time */
 static void mixed(int nr)
 {
 	static const unsigned long sizes[] = { 1, 1, 1, 8, 40, 64, 96, 128 };
@@ -108,7 +108,7 @@ noinline void count_mixed(void)
 	mixed(8000);
 }
 
-/* The domain has no space but holes of 32 pages. */
+/* The domain has only holes of 32 pages. */
 static void make_holes(void)
 {
 	static struct iova *iovas[2 * HOLES];

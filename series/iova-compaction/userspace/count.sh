@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# count.sh LINUX REVISION WHAT [burst] [32]: the instructions of a workload of bench.c, with the
-# iova.c of this revision of the tree LINUX, and those under the rbtree's lock. For base: fixes.
+# count.sh LINUX REVISION WHAT [burst] [32]: counts the instructions of a workload of bench.c, and
+# those under the rbtree's lock. Uses iova.c of this revision of the tree LINUX; fixes is the base.
 set -e
 here=$(dirname "$(realpath "$0")")
 linux=$1 revision=$2

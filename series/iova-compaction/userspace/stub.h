@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What iova.c needs of the kernel, for one thread that plays NR CPUs: a lock that is
- * taken twice aborts.
+ * Definitions that iova.c needs, for one thread that simulates NR CPUs. Taking a lock
+ * twice aborts.
  */
 #ifndef IOVA_STUB_H
 #define IOVA_STUB_H

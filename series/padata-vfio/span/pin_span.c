@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Maps and unmaps present memory with VFIO type1, or that and memfds with iommufd.
- * Prints how many nanoseconds each call took: with -icount instructions.
+ * Maps and unmaps present memory with VFIO type1, or present memory and memfds with
+ * iommufd. Prints the nanoseconds of each call, which are instructions with -icount.
  *
  *   pin_span GROUP|DEVICE MIB BACKING [kill]
  *
- * With "kill", a process that has mapped the memory is killed instead of unmapping
- * it. "kill" is then how long it takes until the process can be reaped, which is
- * when its memory is unpinned and free.
+ * With "kill", the process that has mapped the memory is killed before it unmaps.
+ * "kill" is the time until the process can be reaped. By then, its memory is
+ * unpinned and free.
  *
- * BACKING: thp, hugetlb, hugetlb1g; for a device memfd_hugetlb, too;
+ * BACKING: thp, hugetlb, hugetlb1g; memfd_hugetlb (only for a device);
  *   fresh    4K pages, the first that the machine allocates, adjacent in memory
  *   4k       4K pages of which no two are adjacent
- *   shared_4k, memfd    the same of shared memory, and of a file for a device
+ *   shared_4k, memfd    like 4k, in shared memory or in a file (only for a device)
  */
 #define _GNU_SOURCE
 #include <err.h>
@@ -99,7 +99,7 @@ static char *memory_of(size_t size, const char *backing)
 	return memory;
 }
 
-/* With 4K pages every second page first: no two that follow one another are adjacent */
+/* Touches every second 4K page first, so that no two successive pages are adjacent in memory */
 static void touch(char *memory, size_t size, const char *backing)
 {
 	const bool apart = strstr(backing, "4k") || !strcmp(backing, "memfd");
@@ -131,7 +131,7 @@ static int call(int fd, unsigned long request, void *argument, const char *what)
 	return failed;
 }
 
-static int mapped = -1;	/* where a child that is to be killed reports that it has mapped */
+static int mapped = -1;	/* the child that will be killed reports its map here */
 
 /* Returns in the child only */
 static void kill_when_mapped(void)

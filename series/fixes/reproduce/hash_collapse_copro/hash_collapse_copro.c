@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Plays a coprocessor (ocxl) whose faults are handled on a CPU that has never run the process:
- * that CPU walks the page table with interrupts disabled, as hash_page_mm() does, while khugepaged
- * collapses. hash__pmdp_collapse_flush() must wait for it before it flushes the HPTEs, as a walker
- * may still insert one. For "powerpc/64s/hash: Wait for coprocessor faults on collapse".
+ * Simulates the faults of a coprocessor (ocxl), which are handled on a CPU that has never run the
+ * process. That CPU walks the page table with interrupts disabled, as hash_page_mm() does, while
+ * khugepaged collapses. hash__pmdp_collapse_flush() must wait for the walk before it flushes the
+ * HPTEs, as the walk may still insert one. For "powerpc/64s/hash: Wait for coprocessor faults on
+ * collapse".
  *
- * Hash MMU, KPROBES and at least two CPUs. 0: it waits, -EBADMSG: it does not, others: cannot tell.
+ * Needs the hash MMU, KPROBES and at least two CPUs. Loading returns 0 if the flush waits, -EBADMSG
+ * if it does not, and other errors if the module cannot tell.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -19,7 +21,7 @@
 #include <asm/mmu_context.h>
 #include <asm/pte-walk.h>
 
-/* where walks mark their CPU, hash_page_mm() does so, too */
+/* if hash_page_mm() marks the CPU of a walk, the module must do so as well */
 #if __has_include(<linux/lockless_pgtable_walk.h>)
 #include <linux/lockless_pgtable_walk.h>
 #else
@@ -31,7 +33,7 @@ static void lockless_pgtable_walk_begin(void) { }
 
 static struct mm_struct *mm;
 static unsigned long start;		/* of the memory to be collapsed */
-static unsigned long walking;		/* the address, while there is a PTE */
+static unsigned long walking;		/* the address of a walk that has found a PTE */
 static int walks, flushes, early;
 static DECLARE_COMPLETION(walked);
 
@@ -56,8 +58,8 @@ static struct kprobe probe = {
 };
 
 /*
- * Stays in the walk until the HPTEs are about to be flushed or an IPI is pending, or a tick if the
- * collapse has not begun. False: there are no small pages any more.
+ * Stays in the walk until the HPTEs are about to be flushed or an IPI is pending. If the collapse
+ * has not begun, a pending tick also ends the walk. Returns false if there are no small pages.
  */
 static bool walk(unsigned long addr, bool *found)
 {
@@ -120,7 +122,7 @@ static void set_flags(unsigned long set, unsigned long clear)
 	mmap_write_unlock(mm);
 }
 
-/* Small pages; then a fault of a huge page, which brings the process to khugepaged. */
+/* Faults in small pages, then a huge page, which registers the process with khugepaged. */
 static int populate(void)
 {
 	unsigned long end = start + COLLAPSES * PMD_SIZE;

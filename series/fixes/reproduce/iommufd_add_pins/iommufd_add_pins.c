@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Pins eight huge pages of a file through an iommufd access. A thread raises
- * the reference count of the second to just below its overflow as soon as it
- * has a pin, as thousands of other maps would, so that folio_add_pins() fails
- * for it. None of the pages may stay pinned then.
+ * Pins eight huge pages of a file through an iommufd access. As soon as the second
+ * one has a pin, a thread raises its reference count to just below the overflow,
+ * as thousands of other maps would. folio_add_pins() then fails for this page.
+ * Afterwards, no page may stay pinned.
  * For "iommufd: Unpin a memfd's folios if folio_add_pins() fails".
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -60,7 +60,7 @@ static int crowd(void *data)
 	return 0;
 }
 
-/* Of the file's huge pages; drops what is left */
+/* Counts and drops the remaining pins of the file's huge pages */
 static int nr_left(struct file *file)
 {
 	int i, nr = 0;
@@ -96,7 +96,7 @@ static int pin(struct file *file, struct folio *folio, int *left)
 	return ret;
 }
 
-/* -ENOMEM, and crowded is set: folio_add_pins() failed */
+/* If folio_add_pins() failed, this returns -ENOMEM and crowded is set */
 static int try_once(int *left)
 {
 	struct iommu_ioas_map_file map = {

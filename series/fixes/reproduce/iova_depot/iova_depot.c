@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * For "iommu/iova: Do not hide IOVAs while the depot shrinks": frees all of a small domain's IOVAs
- * into its caches, stops the depot's work as soon as it has released the depot's lock, with a
- * hardware breakpoint on that lock, and allocates all of them again on another CPU. None may fail.
+ * For "iommu/iova: Do not hide IOVAs while the depot shrinks". Frees all IOVAs of a small domain
+ * into its caches. A hardware breakpoint on the depot's lock stops the depot's work as soon as the
+ * work has released the lock. Then another CPU allocates all IOVAs again, and no allocation may
+ * fail.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -25,13 +26,13 @@ static bool armed, go;
 static atomic_t stopped = ATOMIC_INIT(-1), allocators = ATOMIC_INIT(0);
 static DECLARE_COMPLETION(done);
 
-/* The first cache, that of single pages, begins with the lock of its depot. */
+/* The first cache, which has single pages, begins with the lock of its depot. */
 static spinlock_t *depot_lock(void)
 {
 	return (spinlock_t *)iovad.rcaches;
 }
 
-/* After each write to the depot's lock */
+/* Runs after each write to the depot's lock */
 static void on_write(struct perf_event *event, struct perf_sample_data *data,
 		     struct pt_regs *regs)
 {
@@ -41,7 +42,7 @@ static void on_write(struct perf_event *event, struct perf_sample_data *data,
 		return;
 	if (atomic_cmpxchg(&stopped, -1, raw_smp_processor_id()) != -1)
 		return;
-	/* A kernel whose work holds the lock of the rbtree until then lets allocations wait for it. */
+	/* If the work holds the lock of the rbtree, allocations wait for it: do not stop it. */
 	while (!tree_locked && !READ_ONCE(go))
 		cpu_relax();
 }
@@ -59,8 +60,8 @@ static unsigned long count(void)
 }
 
 /*
- * One on each of two CPUs: the one that is not stopped allocates. They do not sleep, for an idle
- * CPU's timers may be those of the stopped one.
+ * Runs on each of two CPUs, and allocates on the CPU that is not stopped. It does not sleep, as the
+ * stopped CPU may have to handle the timers of an idle CPU.
  */
 static int poll(void *unused)
 {

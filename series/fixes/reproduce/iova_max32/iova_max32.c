@@ -37,7 +37,7 @@ static int __init iova_max32_init(void)
 	if (!got)
 		ret = -EBADMSG;
 
-	/* What is larger than the whole 32-bit space still has no room, twice. */
+	/* An IOVA larger than the 32-bit space must still fail, also the second time. */
 	for (int i = 0; got && i < 2; i++) {
 		if (alloc_iova(&iovad, LIMIT(32) + 1, LIMIT(32), true)) {
 			pr_info("more than there is\n");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Does a kernel thread that was part of a process keep the process from enabling Linear Address
- * Masking? The module makes such a thread for the process that loads it, ends it, and looks at the
- * bit for which ARCH_ENABLE_TAGGED_ADDR returns -EBUSY. No CPU with LAM is needed. For
- * "x86/mm: Allow LAM in a process with user workers".
+ * Tests whether a process can enable Linear Address Masking (LAM) after a kernel thread was part of
+ * it. The module creates such a thread for the process that loads it, ends the thread, and checks
+ * the bit for which ARCH_ENABLE_TAGGED_ADDR returns -EBUSY. No CPU with LAM is needed. For "x86/mm:
+ * Allow LAM in a process with user workers".
  */
 #include <linux/mm_types.h>
 #include <linux/module.h>

@@ -4,9 +4,9 @@
  * PA size: the host must not warn. For "KVM: arm64: nv: Ignore TLBI IPAS2E1IS
  * beyond the PA size".
  *
- * The IPA in the instruction has 48 bits, so the host's PA size has to be
- * smaller. No CPU model of QEMU has that and nested virtualization, so
- * kvm_get_pa_bits() is replaced to return 40.
+ * The IPA in the instruction has 48 bits, so the host's PA size must be smaller.
+ * QEMU has no CPU model with such a PA size and nested virtualization, so this
+ * module replaces kvm_get_pa_bits() by a function that returns 40.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -79,7 +79,7 @@ static struct ftrace_ops ops = {
 
 static unsigned long mem;
 
-/* The arguments of ioctl() are user memory: the last page of the guest's. */
+/* The arguments of ioctl() must be in user memory: the last page of the guest's memory. */
 static long call(struct file *file, unsigned int cmd, void *arg, size_t size)
 {
 	void __user *user = (void __user *)(mem + SIZE - PAGE_SIZE);
@@ -93,7 +93,7 @@ static long call(struct file *file, unsigned int cmd, void *arg, size_t size)
 	return ret;
 }
 
-/* The file of a new descriptor, which is closed */
+/* Returns the file of a new descriptor and closes the descriptor */
 static struct file *file_of(long fd)
 {
 	struct file *file = fd < 0 ? ERR_PTR(fd) : fget(fd);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Does a kernel thread that is part of a process get a shadow stack? No CPU with shadow stacks is
- * needed: the module claims for the process that loads it that it has one, and makes such a thread,
- * which never runs user code. For "x86/shstk: Do not give user workers a shadow stack".
+ * Tests whether a kernel thread that is part of a process gets a shadow stack. No CPU with shadow
+ * stacks is needed: the module marks the process that loads it as having one. Then it creates such
+ * a thread, which never runs user code. For "x86/shstk: Do not give user workers a shadow stack".
  */
 #include <linux/elf.h>
 #include <linux/mm.h>
@@ -21,7 +21,7 @@ static void killed(void *unused)
 {
 }
 
-/* Is there a note with a shadow stack pointer in the task's core dump? */
+/* Would the task's core dump have a note with a shadow stack pointer? */
 static bool has_ssp(struct task_struct *task)
 {
 	const struct user_regset_view *view = task_user_regset_view(task);
@@ -43,7 +43,7 @@ static int check(struct task_struct *worker)
 
 	if (shstk->size) {
 		pr_info("the worker has a shadow stack of %llu kB\n", shstk->size >> 10);
-		/* its exit would, if the CPU had shadow stacks */
+		/* on a CPU with shadow stacks, the worker's exit would do this */
 		vm_munmap(shstk->base, shstk->size);
 		error = -EBADMSG;
 	}
@@ -79,7 +79,7 @@ static int __init shstk_worker_init(void)
 		if (thread->flags & PF_USER_WORKER)
 			worker = thread;
 	rcu_read_unlock();
-	/* vhost_task_stop() below is what lets it end */
+	/* the worker ends after vhost_task_stop() below */
 	error = worker ? check(worker) : -ESRCH;
 	vhost_task_stop(task);
 	return error;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Holds a reference to each page of memory, as a PFN walker does for a moment
- * each, while a VM is destroyed. All of its stage-2 tables must be freed when
- * the references are dropped. For "KVM: arm64: Count stage-2 entries apart
+ * Holds a reference to each page of memory while a VM is destroyed. (A PFN walker
+ * briefly holds one at a time.) When the references are dropped, all stage-2
+ * tables of the VM must be freed. For "KVM: arm64: Count stage-2 entries apart
  * from page references".
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
@@ -44,7 +44,7 @@ extern const char guest[], guest_end[];
 
 static unsigned long mem, args;
 
-/* The arguments of ioctl() are user memory. */
+/* The arguments of ioctl() must be in user memory. */
 static long call(struct file *file, unsigned int cmd, void *arg, size_t size)
 {
 	void __user *user = (void __user *)args;
@@ -58,7 +58,7 @@ static long call(struct file *file, unsigned int cmd, void *arg, size_t size)
 	return ret;
 }
 
-/* The file of a new descriptor, which is closed */
+/* Returns the file of a new descriptor and closes the descriptor */
 static struct file *file_of(long fd)
 {
 	struct file *file = fd < 0 ? ERR_PTR(fd) : fget(fd);
@@ -89,7 +89,7 @@ static long run_vcpu(struct file *vm, struct file *vcpu)
 	       vcpu->f_op->unlocked_ioctl(vcpu, KVM_RUN, 0);
 }
 
-/* A reference to each page that has one, recorded in @held */
+/* Takes a reference to each page in use, and records it in @held */
 static void hold_pages(unsigned long *held, unsigned long start, unsigned long nr)
 {
 	for (unsigned long i = 0; i < nr; i++) {
@@ -125,7 +125,7 @@ static long run_and_destroy_vm(struct file *kvm, unsigned long *held)
 	mapped = global_node_page_state(NR_SECONDARY_PAGETABLE);
 
 	hold_pages(held, start, nr);
-	/* Now, and not when this task returns to user space */
+	/* Destroy the VM now, not when this task returns to user space */
 	if (!IS_ERR(vcpu))
 		__fput_sync(vcpu);
 	__fput_sync(vm);
@@ -133,7 +133,7 @@ static long run_and_destroy_vm(struct file *kvm, unsigned long *held)
 
 	after = global_node_page_state(NR_SECONDARY_PAGETABLE);
 	pr_info("stage-2 tables: %ld before, %ld with a VM, %ld after it\n", before, mapped, after);
-	/* Each CPU has a few that are not in the statistics. */
+	/* The statistics lack a few pages per CPU. */
 	if (!ret && mapped - before < TABLES / 2)
 		ret = -ENODATA;
 	if (!ret && after - before > TABLES / 2) {
@@ -152,7 +152,7 @@ static int __init stage2_table_refs_init(void)
 
 	if (!held || IS_ERR(kvm))
 		goto out;
-	/* Behind the guest's memory, the arguments of ioctl() */
+	/* After the guest's memory, a page for the arguments of ioctl() */
 	mem = vm_mmap(NULL, 0, SIZE + PAGE_SIZE, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, 0);
 	if (IS_ERR_VALUE(mem))

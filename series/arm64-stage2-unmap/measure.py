@@ -417,10 +417,10 @@ def drawn(each):
 def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount (1 ns = 1 '
-        f'instruction), 1 CPU (4 with 3 vCPUs), guest memory in 4K pages; '
-        'latency: worst wake-up of a SCHED_FIFO task with a period of 200 us on the CPU that '
-        'unmaps; other rows: instructions, or what is named; '
-        'ratio = base/patched, patched/base for passes and faults; '
-        'log: the dirty log; L2: of a VM that runs a guest of its own. '
+        'instruction). One CPU; two in the mode waiter, four in the mode 3 vCPUs. Guest memory is '
+        'in 4K pages. Rows in us: the worst wake-up latency of a SCHED_FIFO task with a period of '
+        '200 us, on the CPU that walks or, in the mode waiter, on the CPU of a vCPU. Other rows: '
+        'instructions, or the unit that they name. ratio = base/patched; for passes and faults '
+        'patched/base. log: the dirty log. L2: a VM that runs a guest of its own. '
         f'{commands(data)}'
     )

@@ -137,9 +137,10 @@ def cover(each):
 
 def note(data):
     return (
-        f'Base {data["base"]}, accelerator {data["accelerator"]}, with -icount shift=0 for '
-        'instructions. GUP-fast: instructions per page, and pages a call. powerpc: pseries, 64K '
-        'pages. IPIs: csd_queue_cpu events of the functions that wait for walks and flush TLBs, '
-        'per collapse; mTHP orders by khugepaged. '
-        f'Half of the CPUs are in nohz_full=. {commands(data)}'
+        f'Base {data["base"]}, accelerator {data["accelerator"]}. Instructions are counted with '
+        '-icount shift=0; times are in ns. GUP-fast: instructions per page, for this kind of pages '
+        'and this number of pages per call. IPIs: csd_queue_cpu events per collapse, of the '
+        'functions that wait for walks or flush TLBs. MADV_COLLAPSE makes the collapses of the '
+        'PMD order, khugepaged those of mTHP orders. powerpc: pseries with 64K pages. Half of the '
+        f'CPUs are in nohz_full=. {commands(data)}'
     )

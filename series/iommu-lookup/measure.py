@@ -331,14 +331,14 @@ def drawn(each):
 def note(data):
     runs = max(each['runs'] for each in data['rows'])
     seconds = any(each['unit'] == 's' for each in data['rows'])
-    timed = f'seconds on two vCPUs, the medians of {runs} boots of each kernel in turn; '
+    timed = f'Seconds: two vCPUs, the medians of {runs} boots of each kernel in turn. '
     return (
-        f'Base {data["base"]}, accelerator {data["accelerator"]}, this topic alone; 1 GiB '
-        'where no size is said; CMD_SYNCs for 2M; instructions by -icount on one vCPU, of the map '
-        'and the first unmap one, of others the least of 4 rounds, of calls for less than 1 GiB of '
-        '64; '
+        f'Base {data["base"]}, accelerator {data["accelerator"]}; only this topic is applied. Rows '
+        'without a size are for 1 GiB. CMD_SYNCs are per 2 MiB. Instructions are counted by '
+        '-icount on one vCPU: one call for a map and the first unmap of 1 GiB, the minimum of 4 '
+        'calls for others of 1 GiB, and the minimum of 64 calls for smaller sizes. '
         f'{timed if seconds else ""}'
-        'ratio = base/patched. Adjacent: the first memory that a machine allocates; dirty: the '
-        'same mapped again, so no page is marked dirty; 4K otherwise: no two pages are '
+        'ratio = base/patched. 4K adjacent: the first memory that a machine allocates. 4K dirty: '
+        'the same memory, mapped again, so that no page is marked dirty. 4K: no two pages are '
         f'adjacent. {commands(data)}'
     )

@@ -329,12 +329,17 @@ def drawn(each):
 
 
 def note(data):
-    longer = ', '.join(f'with {cpus} CPUs one in {1 << SHIFT[cpus]} ns' for cpus in SHIFT)
+    longer = ' '.join(
+        f'With {cpus} CPUs, an instruction takes {1 << SHIFT[cpus]} ns, and times are divided by '
+        f'{1 << SHIFT[cpus]}.'
+        for cpus in SHIFT
+    )
     return (
-        f'Base {data["base"]}, accelerator {data["accelerator"]}, time = instructions executed '
-        f'(-icount; {longer}, and times are divided by that). The burst: every CPU in turn '
-        f'allocates and frees 1,024 ranges of each of six sizes. Burst again: all CPUs at the same '
-        f'time allocate 256 of each size and free them; the instructions are those of all CPUs, '
-        f'waiting included. Throughput: of that before the burst. Others: instructions. '
+        f'Base {data["base"]}, accelerator {data["accelerator"]}. The time of the guest is the '
+        f'number of instructions executed (-icount). {longer} Figures are instructions, unless the '
+        'row names a unit. The burst: each CPU in turn allocates and frees 1,024 ranges of each of '
+        'six sizes. Burst again: all CPUs at the same time allocate and free 256 ranges of each '
+        'size; the row has the instructions of all CPUs, including those spent waiting. '
+        'Throughput: the speed as a share of the speed before the burst. '
         f'{commands(data)}'
     )

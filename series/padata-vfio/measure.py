@@ -214,9 +214,9 @@ def drawn(each):
 
 def note(data):
     return (
-        f'Base {data["base"]}, accelerator {data["accelerator"]}; ratio = base/patched. '
-        'Instructions: present memory, one vCPU, -icount, which repeats; of the pages of 4K, 4K '
-        'shared and 4K file no two are adjacent. Seconds: two vCPUs, medians of the boots '
-        'of each kernel in turn; min–max: of the ratios of the boots. '
+        f'Base {data["base"]}, accelerator {data["accelerator"]}. ratio = base/patched. '
+        'Instructions: present memory, one vCPU, -icount; the counts are repeatable. In 4K, 4K '
+        'shared and 4K file, no two pages are adjacent. Seconds: two vCPUs, medians of the boots; '
+        'the kernels boot in turn. min–max: the range of the ratios of the boots. '
         f'{commands(data)}'
     )

@@ -135,8 +135,8 @@ def settings() -> None:
 
 
 def tables() -> None:
-    """Pages show every recorded row; cover letters at most 16, within 75 columns and with the
-    largest regression."""
+    """Pages show every recorded row. Those of a cover letter are few, fit into 75 columns and
+    include the largest regression."""
     faults = [f'{page}: a table differs from the record: make tables' for page in pages.stale()]
     for topic in topics.measured():
         page = TOP / 'series' / topic / 'README.md'

@@ -293,6 +293,8 @@ def size_of(each):
 
 
 def pages_of(each):
+    if each['backing'].startswith('share_'):
+        return f'{KINDS[each["backing"].removeprefix("share_")]}, not replayed'
     return KINDS.get(each['backing'], '4K dirty')
 
 

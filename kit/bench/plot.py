@@ -23,8 +23,8 @@ BETTER, WORSE, OPEN = '#4477aa', '#cc3311', '#888888'  # OPEN: the range include
 
 
 def rows_of(data: Record) -> list[Row]:
-    """The rows that the topic draws, by default those of its cover letter, and always the largest
-    regression, which comes first."""
+    """The rows to draw: those that the topic's drawn() selects, or else those of its cover letter.
+    The largest regression is always included, and comes first."""
     topic = topics.benchmark(data['topic'])
     drawn = getattr(topic, 'drawn', topic.cover)
     worst = min(data['rows'], key=table.better)

@@ -2,7 +2,7 @@
 """make run: measures base and patched kernel, and shows a table as soon as each has booted once.
 
 Each kernel boots three times, or five times if the boots disagree on which kernel is faster, or
-RUNS= times. Seconds depend on other load of the host. Rows on which the boots disagree are marked;
+RUNS= times. Seconds depend on what else the host runs. Rows on which the boots disagree are marked;
 the instruction counts are repeatable. If nothing has changed since the last run, its table is shown
 again; RUNS=1 measures again, with one boot of each kernel.
 """

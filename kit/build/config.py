@@ -101,7 +101,8 @@ def known_symbols(src: Path, symbols: Collection[str]) -> set[str]:
 
 
 def generate(machine: Machine, folder: Path, src: Path, symbols: Symbols, *more: str) -> Symbols:
-    """Writes .config with these symbols; returns {symbol: value} of those with another value."""
+    """Writes .config with these symbols. Returns {symbol: actual value} of those that Kconfig set
+    otherwise."""
     folder.mkdir(parents=True, exist_ok=True)
     merged = folder / 'merged.config'
     merged.write_text(''.join(f'CONFIG_{symbol}={symbols[symbol]}\n' for symbol in sorted(symbols)))

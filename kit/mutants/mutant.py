@@ -100,8 +100,8 @@ def has(boot: Boot, wanted: dict[str, str]) -> bool:
 
 
 def boot_of(mutant: Mutant) -> Boot | None:
-    """A boot with only the mutant's test, preferably one without FULL=1. None means user-mode
-    Linux, which can run every KUnit suite of `make test`."""
+    """A boot that runs only the mutant's test. Boots that do not need FULL=1 are preferred. None
+    means user-mode Linux, which can run every KUnit suite of `make test`."""
     if mutant.arch == uml.NAME:
         suites = {test.kunit for _, boot in topics.boots() for test in boot.test}
         if mutant.test not in suites - {''}:

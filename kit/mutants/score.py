@@ -2,6 +2,7 @@
 """series/TOPIC/mutants.json: the outcome of each mutant, and a summary for the topic's page."""
 
 import json
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def markdown(topic: str) -> str:
     tried = [name for name in real if name in rows]
     caught = [name for name in tried if rows[name]['outcome'] == 'caught']
     old = [name for name in tried if rows[name]['code'] != code]
-    return ' '.join(
+    text = ' '.join(
         [
             f'The tests detect {len(caught)} of {len(tried)} seeded bugs '
             f'(`make mutants TOPIC={topic}`).',
@@ -61,3 +62,4 @@ def markdown(topic: str) -> str:
             *([f'Tried with other code of the topic: {len(old)}.'] if old else []),
         ]
     )
+    return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)

@@ -29,7 +29,7 @@ def whole(topic: str, test: Test) -> Test:
 
 
 def tests_of(topic: str, boot: BootTable) -> tuple[Test, ...]:
-    """The boot's tests, with `programs`, whose only result is the exit status."""
+    """The boot's tests, including its `programs`. A program reports only an exit status."""
     plain = tuple(Test(program=program, tap=False) for program in boot.programs)
     return tuple(whole(topic, test) for test in boot.test + plain)
 

@@ -90,8 +90,8 @@ def boots_of(asked: Asked, trees: Trees = OURS) -> list[Boot]:
 
 
 def soaked(asked: Asked) -> list[str]:
-    """The architectures on which all workloads run at once (`soak` for --test). Their kernel, CPUs
-    and devices cannot be changed."""
+    """The architectures of `--test soak`, which runs all workloads at once. Their kernel, CPUs and
+    devices cannot be changed."""
     if (
         not asked.full
         or asked.linux

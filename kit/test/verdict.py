@@ -147,8 +147,8 @@ def title(result: Result) -> str:
 
 
 class Failing(Report):
-    """A report of tests on the base kernel. Each must fail: `base` of topic.toml must match the
-    output of the test or the console."""
+    """A report of tests on the base kernel. Each must fail: the regular expression
+    `base` in topic.toml must match the test's output or the console's."""
 
     def verdict_of(self, console: str) -> Counts:
         """Counts passed and failed tests; prints a line for each."""

@@ -65,8 +65,8 @@ def exceptions(folder: Path = GUEST) -> dict[str, tuple[str, Rule, str, datetime
 
 
 def expired(folder: Path = GUEST, today: datetime.date | None = None) -> list[str]:
-    """Expired exceptions, one per line. They fail `make check`, and on their architecture the lines
-    that they allowed fail a run again."""
+    """Expired exceptions, one per line. An expired exception fails `make check`. On its
+    architecture, a console line that it allowed fails a run again."""
     today = today or datetime.date.today()
     return [
         f'{where}: expired on {expiry} ({arch}): {reason}'

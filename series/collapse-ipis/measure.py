@@ -125,7 +125,7 @@ def describe(each):
 
 
 def cover(each):
-    """On x86, IPIs with 8 CPUs, and GUP-fast."""
+    """Rows of x86: the IPIs with 8 CPUs, and the instructions of GUP-fast."""
     if each['arch'] != 'x86_64':
         return False
     if each['metric'] == 'ipis_per_collapse':

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """python3 -m kit VERB: the verbs and their options.
 
-Only this module reads the command line. Each option is also a variable, as make passes it:
-`--topic x` is TOPIC=x. A verb's function gets the given options as keyword arguments and defines
-their defaults. Nothing is installed, fetched or built before the command line is parsed.
+Only this module reads the command line. Each option can also be given as an environment variable,
+which is how make passes it: `--topic x` is TOPIC=x. A verb's function gets the given options as
+keyword arguments, and defines the defaults of all others. Nothing is installed, fetched or built
+before the command line is parsed.
 """
 
 import argparse
@@ -53,7 +54,7 @@ def flag(text: str) -> bool:
 
 
 def results_file(text: str) -> Path:
-    """Checked before anything is built."""
+    """The path of a file for test results, checked before anything is built."""
     path, known = Path(text).expanduser().absolute(), ('.ktap', '.xml', '.json')
     if path.suffix not in known:
         raise argparse.ArgumentTypeError(f'{text}: expected a name with one of {" ".join(known)}')
@@ -130,20 +131,20 @@ class Verb:
     function: str  # PACKAGE.MODULE.FUNCTION in kit
     help: str
     options: str = ''  # the options that the function takes
-    setup: str = ''  # options for the preparation of linux/
-    # `series`: linux/ contains series/, and possibly other work. `own`: any commit of series/ may
-    # be checked out in linux/; --linux replaces linux/ by the user's tree. `base`: only the base
-    # is needed.
+    setup: str = ''  # further options, which only prepare() takes
+    # What prepare() provides. `series`: a linux/ with the commits of series/, and possibly other
+    # work. `own`: the same, but any commit of series/ may be checked out; with --linux, the user's
+    # tree instead of linux/. `base`: a linux/ with at least the base.
     needs: str = ''
-    packages: str = ''  # a set of kit/setup/deps.py
-    archs: str = ''  # needs compilers and QEMU of `one` architecture, or of `all` booted ones
-    make: bool = True  # a target of make
+    packages: str = ''  # a key of SETS in kit/setup/deps.py
+    archs: str = ''  # install compilers and QEMU of `one` architecture, or of `all` that are booted
+    make: bool = True  # is the verb also a target of make?
     words: tuple[str, ...] = ()  # positional arguments
-    also: dict[str, str] = field(default_factory=dict)  # other names of options: {name: option}
+    also: dict[str, str] = field(default_factory=dict)  # {another name of an option: option}
     more: Callable[[argparse.ArgumentParser], None] | None = None  # adds the verb's own arguments
 
     def names(self) -> list[str]:
-        """All of its options, in the order of --help."""
+        """All options of the verb, in the order of --help."""
         return list(dict.fromkeys([*self.options.split(), *self.setup.split()]))
 
 
@@ -241,7 +242,7 @@ VERBS = {
         'BENCH',
         'all',
     ),
-    # it makes linux/ itself, while its first checks run
+    # check.main() makes linux/, while its first checks run
     'check': Verb(
         'check.check.main',
         'run all static checks: patches apply, compile, survive mailing',
@@ -305,7 +306,7 @@ def variable(name: str) -> str:
 VARIABLES = {variable(name): name for name, option in OPTIONS.items() if option.variable}
 # a shell may export these for another purpose: only make's command line counts
 FOREIGN = {'ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'SEED'}
-# often exported, and harmless where nothing is fetched
+# users may export it for all verbs; a verb that fetches nothing ignores it
 EXPORTED = {'STABLE_GIT'}
 
 
@@ -321,7 +322,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def help_of(name: str, verb: Verb) -> str | None:
-    """The description in --help: the docstring of the module, if it has a main()."""
+    """The description in `VERB --help`: the docstring of the verb's module if its function is
+    main(), otherwise one line."""
     module, _, function = verb.function.rpartition('.')
     if function == 'main':
         return importlib.import_module(f'kit.{module}').__doc__
@@ -330,7 +332,7 @@ def help_of(name: str, verb: Verb) -> str | None:
 
 @functools.cache
 def parsers() -> tuple[Parser, dict[str, Parser]]:
-    """(the whole, {verb: its parser})"""
+    """(parser of the whole command line, {verb: its parser})"""
     whole = Parser(
         prog='python3 -m kit',
         allow_abbrev=False,
@@ -409,7 +411,7 @@ def parsed(words: Sequence[str]) -> tuple[str, Given]:
 
 
 def check_together(given: Given) -> None:
-    """Rejects options that need, or exclude, another one."""
+    """Raises an error if an option lacks another that it needs, or has one that it excludes."""
     if 'base' in given and 'linux' not in given:
         wrong('BASE= needs LINUX=')
     for other in ('test', 'full', 'base') if 'kselftest' in given else ():
@@ -506,8 +508,9 @@ def verb_name() -> str:
 
 
 def guarded(function: Callable[[], object], name: str) -> None:
-    """Runs a program of this repository. Its child processes end with it: after an error, an
-    interrupt, SIGTERM or SIGHUP. A SIGHUP that the caller ignores (nohup) stays ignored."""
+    """Runs a program of this repository. After an error, an interrupt, SIGTERM or SIGHUP, ends its
+    child processes and then this process. If the caller ignores SIGHUP (nohup), it stays ignored.
+    """
     for ends in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ends) != signal.SIG_IGN:
             signal.signal(ends, lambda *_: sys.exit(TERMINATED))

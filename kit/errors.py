@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Errors that end a verb. Only the command line prints them and ends the process."""
+"""Errors that end a verb. Only kit/cli.py prints them and ends the process."""
 
 from typing import NoReturn
 
@@ -7,7 +7,7 @@ TERMINATED, INTERRUPTED = 143, 130  # a shell's exit statuses for SIGTERM and SI
 
 
 class KitError(Exception):
-    """Ends the verb: one line with the reason, and the exit status."""
+    """An error that ends the verb. It has the reason, in one line, and the exit status."""
 
     def __init__(self, message: object, code: int = 1) -> None:
         super().__init__(str(message))

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The CPUs and memory of the host that builds and guests may use."""
+"""How many CPUs, and how much memory of the host, builds and guests may use."""
 
 import os
 from pathlib import Path
 
 
 def container_limit(name: str, path: Path = Path('/sys/fs/cgroup')) -> list[int] | None:
-    """The numbers in a file of the container's cgroup; None without a limit or cgroup v2."""
+    """The numbers in a file of the container's cgroup. None if there is no limit or no cgroup
+    v2."""
     try:
         return [int(word) for word in (path / name).read_text().split()]
     except (OSError, ValueError):

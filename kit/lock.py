@@ -31,6 +31,7 @@ class Lock:
         raise KitError(f'{shown(self.folder)}: another verb has used it for an hour')
 
     def __exit__(self, *_: object) -> None:
-        # children of other threads, or git's daemon, may have inherited the file
+        # Closing the file would not unlock it: children of other threads, or git's daemon, may have
+        # inherited it.
         fcntl.flock(self.file, fcntl.LOCK_UN)
         self.file.close()

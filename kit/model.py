@@ -34,7 +34,7 @@ class Machine:
     debian_arch: str
     cross_compile: str
     cross_packages: Words
-    target: str  # of make
+    target: str  # the target of make that builds the image
     image: str
     qemu: str
     qemu_package: str
@@ -46,9 +46,9 @@ class Machine:
     devices: Words  # behind the IOMMU; a guest without an IOMMU has none
     options_kvm: Words = ()  # with KVM, instead of options
     append_icount: str = ''
-    debian_suite: str = ''  # the release with its packages; default: the host's
+    debian_suite: str = ''  # Debian's release with packages of this architecture; empty: the host's
     foreign_symbols: Words = ()  # symbols in suites' `config` that are for other architectures
-    full: bool = False  # only with FULL=1 or ARCH=
+    full: bool = False  # install, build and check it only with FULL=1 or ARCH=
     iommu: str = 'none'
     iommus: Mapping[str, Iommu] = field(default_factory=dict)
 
@@ -100,7 +100,7 @@ def usual_archs(full: bool = False) -> list[str]:
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds, for TCG."""
+    """Time limits in seconds. The defaults are long enough for TCG."""
 
     boot: int = 180  # until init runs
     silence: int = 300  # without output on results or console, while the job runs
@@ -110,7 +110,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of a boot, on top of its architecture's."""
+    """Options of a boot. They add to, or replace, the settings in guest/ARCH.toml."""
 
     cpus: int = 0  # 0: two CPUs, or one with icount
     memory: str = ''  # empty: the machine's
@@ -121,7 +121,7 @@ class Options:
     iommu: str = ''  # one of the machine's [iommus]; empty: its default
     devices: Words | None = None  # None: those of the machine, if the guest has an IOMMU
     qemu: Words = ()  # more words for QEMU's command line
-    splats: Words = ()  # console lines that its tests provoke
+    splats: Words = ()  # regular expressions of console lines that the boot's tests provoke
     limits: Limits = field(default=Limits(), metadata=NOT_IN_FILE)
 
 
@@ -135,7 +135,8 @@ class Skip:
 
 @dataclass(frozen=True, kw_only=True)
 class Test:
-    """Has exactly one of program, kunit and reproducer; or, if the program makes it, a command."""
+    """A test in a boot. In a topic.toml, it has exactly one of `program`, `kunit` and `reproducer`.
+    A test that kit/test/kselftest.py makes has a `command` instead."""
 
     program: str = ''  # SUITE/PROGRAM
     kunit: str = ''  # a suite
@@ -158,8 +159,8 @@ class BootTable(Options):
 
     arch: str
     flavour: str
-    full: bool = False  # with FULL=1 only
-    base_full: bool = False  # on the base with FULL=1 only
+    full: bool = False  # boot only with FULL=1
+    base_full: bool = False  # boot the base kernel only with FULL=1
     alone: bool = False  # no other guest runs at the same time
     variants: tuple[Table, ...] = ({},)  # one boot with each of these options added
     programs: Words = ()  # tests whose only result is the exit status
@@ -192,7 +193,7 @@ class Boot:
 
 @dataclass(frozen=True)
 class FrontRow:
-    """A row of bench.json, selected by these fields, and its text."""
+    """Selects the row of bench.json that has these fields, and gives the text for it."""
 
     text: str  # with {base} and {patched}
     fields: Table
@@ -273,7 +274,7 @@ def check_test(test: Test, where: str) -> None:
 
 
 def boot_of(table: Table, where: str) -> BootTable:
-    """A [[boot]], checked."""
+    """Checks a [[boot]] of a topic.toml; returns it as a BootTable."""
     found = load(BootTable, table, where)
     if 'variants' in table:
         variants = tuple(given(Options, each, f'{where}: variants') for each in found.variants)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Runs other programs: steps with a log and a clock, commands with their output, thread pools."""
+"""Runs other programs. step() writes their output to a log and shows how long they run; result()
+and output() return their output. Pool runs functions in threads."""
 
 import os
 import shlex
@@ -29,7 +30,8 @@ def say(message: object) -> None:
 
 
 class Progress:
-    """'what … 12 s' on a terminal, otherwise one plain line when done."""
+    """Shows that a step is running. On a terminal, its line `WHAT … 12 s` counts the seconds.
+    Otherwise, it prints one line at the start and one at the end."""
 
     def __init__(self, what: str) -> None:
         self.what, self.start, self.shown = what, time.monotonic(), -1
@@ -65,7 +67,7 @@ def step(
 
     what     text of the progress line; None shows nothing
     log      file for stdout and stderr (default build/log/WHAT.log)
-    env      variables to add to the caller's; None removes one
+    env      variables to add to the caller's; the value None removes a variable
     timeout  seconds after which the whole process group is killed
     check    raise an error with the log's last lines unless the exit status is 0
 
@@ -85,7 +87,7 @@ def step(
         out.write(f'$ {shlex.join(words)}\n'.encode())
         out.flush()
         try:
-            # close_fds: children inherit the verb's locks (kit/lock.py)
+            # close_fds=False: children inherit the verb's locks (kit/lock.py)
             child = subprocess.Popen(
                 words,
                 cwd=cwd,
@@ -136,7 +138,7 @@ def kill_group(child: Child) -> None:
 
 
 def end_children() -> None:
-    """Ends the child processes of all threads, which would otherwise continue."""
+    """Ends the child processes of all threads. They would otherwise outlive this process."""
     for file in Path('/proc/self/task').glob('*/children'):
         try:
             children = file.read_text().split()
@@ -148,8 +150,8 @@ def end_children() -> None:
 
 
 class Pool(ThreadPoolExecutor):
-    """The threads of a verb. After a signal or an error, the pool does not wait for them: the
-    command line ends their child processes (end_children), then the process."""
+    """The threads of a verb. After a signal or an error, the pool does not wait for its threads:
+    cli.guarded() ends their child processes, and then this process."""
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.shutdown(wait=kind is None, cancel_futures=kind is not None)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The topics: the folders of series/ that series/order names, and their topic.toml.
 
-Only this module builds the path of a topic. No module contains the name of a topic.
+No module of kit/ contains the name of a topic.
 """
 
 import functools
@@ -34,8 +34,8 @@ def postings(topic: str) -> list[str]:
 
 
 def parts_of(topic: str) -> list[str]:
-    """The topic's branches in linux/, each named like its folder below series/: TOPIC/NN-POSTING
-    for each posting, or TOPIC."""
+    """The parts of a topic: TOPIC/NN-POSTING for each posting, or TOPIC if the topic is flat. Each
+    part is a folder below series/, and a branch with the same name in linux/."""
     return [f'{topic}/{posting}' for posting in postings(topic)] or [topic]
 
 
@@ -80,7 +80,7 @@ def all_of_them() -> list[model.Topic]:
 
 
 def after(topic: str) -> list[str]:
-    """The topics that this one needs in order to apply, in that order."""
+    """The topics that this topic needs in order to apply, in the order of series/order."""
     names, wanted = order(), model.topic(topic).after
     if wrong := set(wanted) - set(names[: names.index(topic)]):
         raise KitError(
@@ -96,7 +96,7 @@ def front(topic: str) -> Front:
 
 
 def is_single(topic: str) -> bool:
-    """Is each of its patches mailed alone, without a cover letter?"""
+    """Is each patch of the topic mailed alone, without a cover letter?"""
     return model.topic(topic).single
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tables of TOML files as frozen dataclasses. Errors name the file and the key: an unknown key, a
-missing key, a value of a wrong type.
+"""Converts tables of TOML files to frozen dataclasses. An unknown key, a missing key or a value of
+a wrong type is an error. The error names the file and the key.
 
-The program sets fields with NOT_IN_FILE. A class may define from_table(table, where) to convert its
-table itself.
+The program, not the file, sets fields with the metadata NOT_IN_FILE. A class may define
+from_table(table, where), which then converts its tables.
 """
 
 import dataclasses

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make bench: measures a topic or a posting alone, on top of the patches that it is mailed on.
-Writes bench.json into its folder, and updates the picture and the tables."""
+"""make bench: measures a topic or a posting. The base kernel has the patches that the topic or
+posting is mailed on. The patched kernel also has its own patches, and no others. Writes bench.json
+into the folder of the topic or posting, and updates the picture and the tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +14,7 @@ from kit.errors import KitError, fail
 from kit.lock import Lock
 from kit.paths import BUILD
 
-# the other fields of a row identify it
+# These fields of a row are results. All other fields identify the row.
 FIGURES = {'base', 'patched', 'ratio', 'runs', 'min', 'max', 'command'}
 
 
@@ -27,7 +28,8 @@ def new_record(topic: str, command: str, rows: Sequence[Row], accelerator: str) 
 
 
 def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], command: str) -> Record:
-    """The record after measuring the rows of this part again."""
+    """Measures one part of the benchmark. Returns the record, in which the new rows replace the
+    part's old rows."""
     known = getattr(topics.benchmark(topic), 'PARTS', {})
     if part not in known:
         raise KitError(f'PART={part}: {topic} has {" ".join(known) or "no parts"}')
@@ -45,7 +47,8 @@ def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], comman
 
 
 def main(topic: str = '', part: str = '', full: bool = False, **given: Any) -> None:
-    """given: the numbers of runs and rounds, if set."""
+    """part: a key of PARTS in the topic's measure.py; if empty, everything is measured. given: the
+    numbers of runs and rounds, if the user set them."""
     topic = topic or next(iter(topics.measured()), '') or fail('no topic has a measure.py')
     benchmark = topics.benchmark(topic)
     topics.posting(topic)  # raises an error for an unknown posting

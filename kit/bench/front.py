@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The table of the front page, with a row for each topic and for each posting. All figures, with
-the largest regression, come from bench.json. A posting's row comes from its [[posting]] and its
-letter.
+"""The table of the front page. It has a row for each topic and for each posting. A topic's figures,
+including the largest regression, come from its bench.json. A posting's row has the subject of its
+cover letter, and the `state` of its [[posting]] in topic.toml.
 
 [front] of a topic.toml:
     problem    the problem today
-    rows       [{text, FIELD = value ...}]: `text` is filled with {base} and {patched} of the one
-               row of the record that has these fields
-    worst      the same for the row with the largest regression; any other row is an error
-    state      ready, RFC, or what the topic waits for; each [[posting]] has a state, too
+    rows       a list of {text, FIELD = value ...}. Exactly one row of bench.json must have all
+               these values. In `text`, {base} and {patched} stand for the figures of that row
+    worst      one {text, FIELD = value ...} for the row with the largest regression. It is an
+               error if the values select a row with a smaller regression
+    state      ready, RFC, or what the topic waits for. Each [[posting]] has its own `state`
 """
 
 from collections.abc import Sequence
@@ -30,14 +31,15 @@ def where(topic: str) -> str:
 
 
 def in_words(value: float) -> str:
-    """The value with three digits; large values in millions."""
+    """The value as text. Values below 1,000 have three significant digits. Values from one million
+    are given in millions, also with three significant digits."""
     if abs(value) >= 1_000_000:
         return f'{value / 1e6:,.3g} million'
     return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'
 
 
 def said(topic: str, wanted: FrontRow, rows: Sequence[Row]) -> tuple[str, Row]:
-    """(text, row) of the only row with the wanted fields."""
+    """(text, row): the only row with the wanted fields, and the text with the row's figures."""
     found = [row for row in rows if wanted.fields.items() <= row.items()]
     if len(found) != 1:
         raise KitError(
@@ -62,7 +64,7 @@ def worst(topic: str, front: Front, rows: Sequence[Row]) -> str:
 
 
 def line(topic: str) -> list[str]:
-    """The cells of a topic."""
+    """The cells of a topic's row."""
     front, data = topics.front(topic), measure.load(topic)
     count = len(patch_files(topic))
     name = f'[{topic}](series/{topic}/README.md), {count} patches'
@@ -74,7 +76,7 @@ def line(topic: str) -> list[str]:
 
 
 def posting(part: str) -> list[str]:
-    """The cells of a posting."""
+    """The cells of a posting's row."""
     said, patches = topics.posting(part), patch_files(part)
     subject = cover.subject(part)
     count = f'{len(patches)} patches' if len(patches) > 1 else 'one patch'

@@ -1,23 +1,32 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures topics: boots base and patched kernel in turn, and runs the same program on both.
+"""Measures topics: boots the base and the patched kernel in turn, and runs the same program on
+both.
 
-A record is {topic, base, accelerator, command, date, code, config, tools, rows}: see
-kit/bench/provenance.py; `topic` may be a posting, TOPIC/NN-POSTING. `parts` is {command: {date,
-code}} of the parts that were measured separately. row() makes a row. It has `metric`, `unit`,
-`better` (lower or higher), `base`, `patched`, `ratio` (how many times better patched is; None means
-infinitely, as patched is 0) and `runs`. `min` and `max` are the extremes among the
-overall ratio and the ratios of single boots. A row of a part that was measured separately has the
-`command` that measured it.
+A record is the content of a bench.json: {topic, base, accelerator, command, date, code, config,
+tools, rows}. Its `topic` is a topic or a posting, TOPIC/NN-POSTING. kit/bench/provenance.py makes
+`date`, `code`, `config` and `tools`. If parts of the benchmark were measured separately, the record
+also has `parts`: {command that measured the part: {date, code}}.
+
+row() makes a row. A row has these fields, and others that identify it:
+    metric, unit
+    better           lower or higher
+    base, patched    the figures of both kernels
+    ratio            how many times better the patched kernel is; None: infinitely many times
+    runs             the number of boots of each kernel
+    min, max         the extremes among the overall ratio and the ratios of single boots
+    command          the command that measured the row, if its part was measured separately
 
 A topic's measure.py defines:
-    measure(bench, runs, rounds)    ([rows], accelerator); bench: a Bench
-    PARTS                     {PART=: function for the rows of that part, with the same arguments}
-    counted(bench)            for `make run`: rows that do not depend on the load of the host
-    quick(bench, runs)        for `make run`: yields (rows so far, accelerator) after each pair
-    HEAD, describe(row)       titles and cells of the columns that identify a row
-    cover(row)                is it in the cover letter's table?
-    note(record)              text below the table
-    drawn(row)                is it in the picture? default: the rows of the cover letter
+    measure(bench, runs, rounds)    returns ([rows], accelerator); `bench` is a Bench
+    PARTS                  {value of PART=: a function like measure(), for the rows of this part}
+    QUICK                  for `make run`: (architecture, flavour, SUITE/PROGRAM of a selftest)
+    counted(bench)         for `make run`: returns rows that do not depend on the host's load
+    quick(bench, runs)     for `make run`: after each boot of both kernels, yields (rows so far,
+                           accelerator)
+    HEAD, describe(row)    titles and cells of the columns that identify a row
+    cover(row)             does the table of the cover letter have this row?
+    note(record)           text below the table
+    drawn(row)             does the picture have this row? Without drawn(), cover() decides
 """
 
 import contextlib
@@ -49,24 +58,25 @@ Figures = dict[str, list[float]]  # {metric: numbers} of one boot
 Boots = Sequence[Sequence[float]]  # the figures of each boot
 SOAK = TOP / 'soak'
 LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
-TREES = ('base', 'patched')  # the names of the two trees for a Bench
+TREES = ('base', 'patched')  # the names of the two trees, as the methods of Bench accept them
 
 
 class Journal:
-    """The boots of an unfinished `make bench`; the next `make bench` reuses them."""
+    """The figures of boots that an interrupted `make bench` has measured. The next `make bench`
+    reuses them."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.lock = path, threading.Lock()
         self.boots: dict[tuple[str, ...], Any] = {}
         for line in path.read_text().splitlines() if path.exists() else []:
-            with contextlib.suppress(ValueError):  # an incomplete line of a killed process
+            with contextlib.suppress(ValueError):  # a killed process may leave an incomplete line
                 key, figures = json.loads(line)
                 self.boots[tuple(key)] = figures
 
     def add(self, key: Sequence[str], figures: Any) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.lock, open(self.path, 'a', encoding='ascii') as file:
-            # the last line may be incomplete
+            # begin a new line, as the last line may be incomplete
             file.write(f'\n{json.dumps([key, figures])}\n')
 
     def end(self) -> None:
@@ -82,17 +92,17 @@ def digest(*files: Path) -> str:
 
 @dataclass(frozen=True)
 class Bench:
-    """The interface for a topic's measure.py. A tree is given by its name in TREES, or as a Tree
-    that measure.py made."""
+    """The methods that a topic's measure.py calls. An argument `tree` is a name in TREES, or a Tree
+    that measure.py has made."""
 
     trees: Trees = OURS
-    journal: Journal | None = None  # only of `make bench`
+    journal: Journal | None = None  # only `make bench` has one
 
     def tree(self, tree: str | Tree) -> Tree:
         return self.trees.named(tree) if isinstance(tree, str) else tree
 
     def build(self, arch: str, flavour: str, tree: str | Tree) -> Path:
-        """A kernel's image."""
+        """Builds a kernel if anything changed; returns its image."""
         return kernel.build(model.machine(arch), flavour, self.tree(tree))
 
     def out(self, arch: str, flavour: str, tree: str | Tree) -> Path:
@@ -100,8 +110,9 @@ class Bench:
         return self.tree(tree).out(arch, flavour)
 
     def selftest(self, arch: str, program: str) -> Path:
-        """The binary of a selftest SUITE/PROGRAM, the same for both kernels. It is built from the
-        patched tree, or from linux/ if the user's own tree lacks it."""
+        """Builds a selftest SUITE/PROGRAM and returns its file, which both kernels run. It is built
+        from the patched tree. If this is a user's tree without the selftest, it is built from
+        linux/."""
         for tree in (self.trees.patched, self.trees.series):
             if selftest.has(tree, program):
                 return selftest.build(model.machine(arch), tree, [program])[program]
@@ -111,14 +122,15 @@ class Bench:
         )
 
     def program(self, arch: str, name: str, files: Sequence[Path]) -> Path:
-        """A program built from these files; SOAK is in its include path."""
+        """Builds a program from these C files and returns its path. The files can include headers
+        of soak/."""
         folder = self.trees.patched.root / 'build' / f'{arch}-bench'
         return program.build(
             model.machine(arch), self.trees.patched, folder, name, files, '-I', SOAK
         )
 
     def module(self, arch: str, flavour: str, tree: str | Tree, file: Path, made: Path) -> Path:
-        """A module built from this file, see reproducer.module()."""
+        """Builds a module from this C file and returns its path: see reproducer.module()."""
         return reproducer.module(model.machine(arch), flavour, self.tree(tree), file, made)
 
     def run_guest(
@@ -128,8 +140,9 @@ class Bench:
         return guest.run_guest(model.machine(arch), image, job, files, options, **more)
 
     def journaled(self, what: str, key: Sequence[str], measured: Callable[[], Any]) -> Any:
-        """Calls measured(), or returns its result from the journal if an interrupted `make bench`
-        called it. The result must be JSON. key: words that identify this boot."""
+        """Returns the result of measured(). If an interrupted `make bench` has already called
+        measured() for this boot, returns the result of that call from the journal. The arguments
+        `what` and `key` identify the boot. JSON must be able to represent the result."""
         if not self.journal:
             return measured()
         found = self.journal.boots.get((what, *key))
@@ -143,7 +156,8 @@ class Bench:
     def figures_of(
         self, arch: str, image: Path, job: str, files: Sequence[Path], options: Options, what: str
     ) -> tuple[Figures, str]:
-        """({metric: [numbers]}, accelerator) of one boot, read from lines `METRIC NUMBER`."""
+        """Boots the image and runs the job, which prints lines `METRIC NUMBER`. Returns ({metric:
+        [numbers]}, accelerator)."""
         figures, accelerator = self.journaled(
             what,
             (repr(options), job, digest(image, *files)),
@@ -174,7 +188,7 @@ def boot(
 
 
 def warn_if_busy(seconds: float = 1) -> None:
-    """Warns if the host has other load, which distorts ratios of times."""
+    """Prints a warning if other programs use the host's CPUs. They distort ratios of times."""
 
     def times() -> list[int]:
         with open('/proc/stat', encoding='ascii') as file:
@@ -207,8 +221,9 @@ def row(
     middle: Callable[[Sequence[float]], float] = statistics.median,
     **more: object,
 ) -> Row:
-    """before, after: one list of figures per boot of each kernel; middle: the function that
-    summarizes all figures of a kernel."""
+    """Makes a row of a record. before, after: the figures of the base and of the patched kernel,
+    with one list for each boot. middle: the function that reduces all figures of a kernel to one.
+    """
     base, patched = (middle([value for run in runs for value in run]) for runs in (before, after))
     boots = zip(map(statistics.median, before), map(statistics.median, after))
     ratios = [times_better(*pair, better) for pair in ((base, patched), *boots)]

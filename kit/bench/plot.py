@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""series/TOPIC/bench.png: a dot and a range for each row that the topic draws, the worst on top.
+"""Draws series/TOPIC/bench.png. Each drawn row has a dot at its ratio, and a line from its lowest
+to its highest ratio. The row with the largest regression is on top.
 
 kit/setup/requirements.txt pins matplotlib, so the same record always gives the same picture.
 """
@@ -19,12 +20,13 @@ from kit.process import step
 from kit.setup.tools import tool
 
 Figure = Any  # a type of matplotlib, which is only in build/tools
-BETTER, WORSE, OPEN = '#4477aa', '#cc3311', '#888888'  # OPEN: the range includes 1
+BETTER, WORSE, OPEN = '#4477aa', '#cc3311', '#888888'  # OPEN: the row's range includes 1
 
 
 def rows_of(data: Record) -> list[Row]:
-    """The rows to draw: those that the topic's drawn() selects, or else those of its cover letter.
-    The largest regression is always included, and comes first."""
+    """The rows to draw, from the largest regression to the largest improvement. The topic's drawn()
+    selects them. If the topic has no drawn(), its cover() does. The largest regression is always
+    included."""
     topic = topics.benchmark(data['topic'])
     drawn = getattr(topic, 'drawn', topic.cover)
     worst = min(data['rows'], key=table.better)
@@ -33,8 +35,8 @@ def rows_of(data: Record) -> list[Row]:
 
 
 def places(row: Row) -> tuple[float, float, float]:
-    """(least, ratio, most) on the axis: patched / base, or base / patched if more is better. 0
-    means that patched is 0."""
+    """(least, ratio, most): the positions of the row's range and ratio on the axis. A position is
+    patched / base, or base / patched in a row in which more is better. A ratio of None is at 0."""
 
     def place(ratio: float | None) -> float:
         return 0 if ratio is None else 1 / ratio if ratio else math.inf
@@ -45,7 +47,8 @@ def places(row: Row) -> tuple[float, float, float]:
 
 
 def label(data: Record, row: Row) -> str:
-    """The cells that identify the row; a number is preceded by its column title."""
+    """The text of the cells that identify the row. A cell with only a number is preceded by the
+    title of its column."""
     topic = topics.benchmark(data['topic'])
     cells = zip(topic.describe(row), topic.HEAD)
     return ', '.join(f'{head}: {cell}' if cell.isdigit() else cell for cell, head in cells if cell)
@@ -71,7 +74,7 @@ def picture(data: Record) -> Figure:
     for line, row in enumerate(rows):
         least, ratio, most = places(row)
         colour = OPEN if least <= 1 <= most else WORSE if ratio > 1 else BETTER
-        # arrows stand for 0 and infinity
+        # arrows stand for the positions 0 and infinity
         marker = {0: '<', math.inf: '>'}.get(ratio, 'o')
         least, ratio, most = (min(max(place, low), high) for place in (least, ratio, most))
         axes.hlines(line, least, most, color=colour, linewidth=1.5, alpha=0.6)

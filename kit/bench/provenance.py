@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The code and tools that a record was measured with. A record of older code is marked as stale;
-that is not a failure."""
+"""Describes the code and the tools with which a record was measured. If the code has changed since,
+the topic's page marks the record as stale. A stale record is not an error."""
 
 import datetime
 import hashlib
@@ -21,8 +21,9 @@ UNMEASURED = re.compile(
 
 
 def changes(text: str, unmeasured: bool = False) -> list[str]:
-    """The lines of code that a patch adds and removes, each with its file; without messages,
-    comments, context, line numbers and spaces. unmeasured: also those of UNMEASURED files."""
+    """The lines of code that a patch adds and removes, each preceded by the path of its file.
+    Messages, comments, context, line numbers and extra spaces are left out. unmeasured: include
+    files that match UNMEASURED."""
     found, path, comment = [], '', False
     for line in text.partition('\n---\n')[2].splitlines():
         if line.startswith('diff --git '):
@@ -44,7 +45,8 @@ def changes(text: str, unmeasured: bool = False) -> list[str]:
 
 
 def code_of(topic: str, unmeasured: bool = False) -> str:
-    """A digest of the code of a topic's patches, which does not depend on how patches divide it."""
+    """A digest of the code that a topic's patches add and remove. It stays the same if the same
+    code is divided into patches in another way."""
     whole = hashlib.sha256()
     texts = [path.read_text() for path in patch_files(topic)]
     for line in sorted(line for text in texts for line in changes(text, unmeasured)):
@@ -75,23 +77,25 @@ def tools() -> dict[str, str]:
 
 
 def below(name: str) -> dict[str, str]:
-    """{topic or posting: digest of its code} for this one and for those applied below it."""
+    """{name: digest of its code} for the topic or posting `name`, and for all topics and postings
+    that are applied below it."""
     applied = topics.below(name) if '/' in name else topics.after(name)
     return {each: code_of(each) for each in (*applied, name)}
 
 
 def measured(topic: str) -> dict[str, object]:
-    """The fields for a part of a record."""
+    """The fields `date` and `code` of a record, or of an entry of its `parts`."""
     return {'date': datetime.datetime.now(datetime.UTC).date().isoformat(), 'code': below(topic)}
 
 
 def of(topic: str) -> dict[str, object]:
-    """The fields for a record."""
+    """The fields `date`, `code`, `config` and `tools` of a record."""
     return {**measured(topic), 'config': config(), 'tools': tools()}
 
 
 def mark(data: dict[str, Any]) -> str:
-    """The text below a table that names rows measured with older code; empty if there are none."""
+    """A text for below the table. It names the rows that were measured with older code, and is
+    empty if there are none."""
     now, parts = below(data['topic']), data.get('parts', {})
     commands = sorted({row.get('command', '') for row in data.get('rows', [])}) or ['']
     stale: dict[str, list[str]] = {}

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make run: measures base and patched kernel, and shows a table as soon as each has booted once.
+"""make run: measures the base and the patched kernel. It shows a table as soon as each kernel has
+booted once.
 
-Each kernel boots three times, or five times if the boots disagree on which kernel is faster, or
-RUNS= times. Seconds depend on what else the host runs. Rows on which the boots disagree are marked;
-the instruction counts are repeatable. If nothing has changed since the last run, its table is shown
-again; RUNS=1 measures again, with one boot of each kernel.
+Each kernel boots three times. If the boots then disagree on which kernel is faster, each kernel
+boots five times. RUNS= sets another number. Seconds depend on what else the host runs. A row on
+which the boots disagree is marked. Instruction counts are repeatable. If nothing has changed since
+the last `make run`, its table is shown again. RUNS=1 measures again, with one boot of each kernel.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from kit.errors import KitError, fail
 from kit.paths import BUILD, SERIES, shown
 from kit.process import say
 
-FEW, MANY = 3, 5  # boots
+FEW, MANY = 3, 5  # boots of each kernel
 
 
 def quick_topic(topic: str) -> str:
@@ -36,7 +37,8 @@ def key_of(topic: str, bench: Bench) -> str:
     """A digest of what the figures depend on: both kernels, the program, the benchmark."""
     module = topics.benchmark(topic)
     arch, flavour, program = module.QUICK
-    # first, as make rebuilds the objects of sources that were checked out after the build
+    # Check out the base first. Its build begins with copies of the patched kernel's objects, and
+    # make rebuilds objects that are older than their sources.
     source(bench.trees.base)
     for tree in bench.trees.patched, bench.trees.base:
         bench.build(arch, flavour, tree)

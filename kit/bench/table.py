@@ -14,7 +14,8 @@ COVER_ROWS, COVER_COLUMNS = 16, 75  # the limits of a table in a mail
 
 
 def better(row: Row) -> float:
-    """The sort key of rows: regressions first, otherwise in the order of the record."""
+    """The sort key of rows: the ratio of a regression, and 1 for all other rows. Regressions come
+    first; the other rows stay in the order of the record."""
     base, patched = row.get('base'), row.get('patched')
     if row['ratio'] is None or base is None:
         return 1
@@ -39,7 +40,8 @@ def ratio(value: float | None, infinite: str = '-') -> str:
 
 
 def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]]:
-    """(titles, lines) of every row of the record, or of the cover letter's rows."""
+    """(column titles, [cells of a row]) for all rows of the record; cover: only for the rows of
+    the cover letter."""
     topic = topics.benchmark(data['topic'])
     rows = sorted(data['rows'], key=better)
     head = [*topic.HEAD, 'base', 'patched', 'ratio']
@@ -57,7 +59,7 @@ def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]
         ]
         if not cover:
             several = row.get('runs', 1) > 1 and row['min'] is not None
-            # without a ratio the range has no upper end
+            # a ratio of None is infinite, so the range has no upper end
             most = row['max'] if row['ratio'] is not None else None
             line.append(f'{ratio(row["min"])}–{ratio(most, "∞")}' if several else '')
         lines.append(line)
@@ -65,13 +67,13 @@ def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]
 
 
 def is_text(column: int, lines: list[list[str]]) -> bool:
-    """Does the column have text, which is left-aligned, and not numbers?"""
+    """Does the column contain text? Text is left-aligned, numbers are right-aligned."""
     found = [line[column] for line in lines if line[column] not in ('', '-')]
     return not all(re.match(r'[\d.]', cell) for cell in found)
 
 
 def disagree(row: Row) -> bool:
-    """If the row has seconds: do its boots disagree on which kernel is faster?"""
+    """Is the row in seconds, and do its boots disagree on which kernel is faster?"""
     several = row['unit'] == 's' and row.get('runs', 1) > 1 and row['min'] is not None
     return several and row['min'] <= 1 and (row['max'] is None or row['max'] >= 1)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The two kernels that measure a topic or a posting: the base with the patches that it is mailed
-on, and the same kernel with its own patches added. Neither has any other patch of series/."""
+"""Makes the two kernels with which `make bench` measures a topic or a posting. The first is the
+base with the patches that the topic or posting is mailed on. The second also has the patches of the
+topic or posting itself. Neither has any other patch of series/."""
 
 from collections.abc import Sequence
 
@@ -16,13 +17,15 @@ ROOT = BUILD / 'alone'
 
 
 def split(name: str) -> tuple[list[str], list[str]]:
-    """(parts below, own parts) of a topic or a posting, in the order in which they apply."""
+    """(parts that it is mailed on, own parts) of a topic or a posting, in the order in which they
+    apply. A part is a posting or a topic without postings: see topics.parts_of()."""
     own = [name] if '/' in name else topics.parts_of(name)
     return [part for part in topics.below(own[0]) if part not in own], own
 
 
 def commits(*groups: Sequence[str]) -> list[str]:
-    """The last commit of each group of parts; the groups are applied one after the other."""
+    """Applies the groups of parts to the base, one after the other. Returns the last commit of each
+    group."""
     folder = ROOT / 'apply' / 'linux'
     files = [path for group in groups for part in group for path in patch_files(part)]
     sparse_worktree(folder, files_of(files) or {'Makefile'})
@@ -38,8 +41,8 @@ def commits(*groups: Sequence[str]) -> list[str]:
 
 
 def trees(name: str) -> Trees:
-    """The kernels of a topic or a posting. All topics use the same folders, so make compiles only
-    the differences to the previous topic."""
+    """The trees of the two kernels of a topic or a posting. All topics use the same folders, so
+    make compiles only what differs from the topic that was measured before."""
     below, own = split(name)
     base = Tree('base', ROOT / 'base', begins_as=PATCHED) if below else BASE
     patched = Tree('patched', ROOT / 'patched', begins_as=PATCHED)

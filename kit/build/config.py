@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A kernel's .config: allnoconfig plus fragments. Every symbol of a fragment must be set in it.
+"""Makes a kernel's .config from allnoconfig and fragments: files with lines CONFIG_NAME=value.
 
-A flavour is NAME[+VARIANT...]: files of guest/config/, and the symbols that the topics add. For any
-tree it is NAME[+VARIANT...]@[SUITE,...]: the `config` files of these selftest suites instead of the
-topics' symbols. Symbols that such a tree lacks are named, which is not an error.
+A flavour selects the fragments. NAME[+VARIANT...] selects files of guest/config/ and the symbols
+that the topics add. It is an error if the .config does not have one of these values.
+
+NAME[+VARIANT...]@[SUITE,...] is a flavour for a tree of any version. It has the `config` files of
+these selftest suites, and not the topics' symbols. Symbols that cannot be set are only printed.
 """
 
 import re
@@ -29,7 +31,8 @@ Fragments = list[tuple[Path, Symbols]]
 
 
 def parts_of(flavour: str) -> tuple[str, list[str], list[str] | None]:
-    """(name, [variants], [suites], or None for the topics' suites)"""
+    """(name, [variants], [suites]) of a flavour. Without an @ in the flavour, the third value is
+    None: the topics then choose the suites."""
     flavour, at, suites = flavour.partition('@')
     name, *variants = flavour.split('+')
     if name not in FLAVOURS:
@@ -51,9 +54,9 @@ def read(file: Path) -> Symbols:
 
 
 def fragments(machine: Machine, flavour: str, src: Path) -> Fragments:
-    """[(file, {symbol: value})]; later entries override earlier ones, and topics come last."""
+    """[(file, {symbol: value})] of a flavour. Later fragments override earlier ones."""
     (flavour, variants, suites), arch = parts_of(flavour), machine.arch
-    # the variant of this architecture, or else the one for all
+    # the variant's file for this architecture or, if there is none, for all architectures
     named = [
         f'{arch}+{each}' if (CONFIGS / f'{arch}+{each}.config').exists() else f'+{each}'
         for each in variants
@@ -75,7 +78,7 @@ def fragments(machine: Machine, flavour: str, src: Path) -> Fragments:
 
 
 def of_suites(machine: Machine, src: Path, suites: Iterable[str], *names: str) -> Fragments:
-    """The symbols that the suites' files of these names request."""
+    """[(file, {symbol: value})] of the files with these names in the suites' folders."""
     files = [src / 'tools/testing/selftests' / suite / name for suite in suites for name in names]
     return [
         (
@@ -92,7 +95,7 @@ def of_suites(machine: Machine, src: Path, suites: Iterable[str], *names: str) -
 
 
 def known_symbols(src: Path, symbols: Collection[str]) -> set[str]:
-    """The symbols that a Kconfig file of the tree defines."""
+    """Those of the symbols that a Kconfig file of the tree defines."""
     if not symbols:
         return set()
     pattern = rf'^[[:space:]]*(menu)?config ({"|".join(symbols)})$'
@@ -101,8 +104,8 @@ def known_symbols(src: Path, symbols: Collection[str]) -> set[str]:
 
 
 def generate(machine: Machine, folder: Path, src: Path, symbols: Symbols, *more: str) -> Symbols:
-    """Writes .config with these symbols. Returns {symbol: actual value} of those that Kconfig set
-    otherwise."""
+    """Writes a .config with these symbols. Returns {symbol: actual value} of those that did not get
+    the requested value."""
     folder.mkdir(parents=True, exist_ok=True)
     merged = folder / 'merged.config'
     merged.write_text(''.join(f'CONFIG_{symbol}={symbols[symbol]}\n' for symbol in sorted(symbols)))
@@ -125,7 +128,8 @@ def inputs(machine: Machine, src: Path, asked: Fragments) -> str:
 
 
 def configure(machine: Machine, flavour: str, tree: Tree) -> None:
-    """Writes .config; raises an error if a requested symbol has another value."""
+    """Writes .config. Raises an error if a symbol did not get the requested value. For a flavour
+    with @, prints these symbols instead."""
     src, folder = source(tree), tree.out(machine.arch, flavour)
     asked = fragments(machine, flavour, src)
     requested: dict[str, tuple[str, Path]] = {}
@@ -134,7 +138,8 @@ def configure(machine: Machine, flavour: str, tree: Tree) -> None:
         return
     for file, wanted in asked:
         if file.is_relative_to(SERIES):
-            # the base, a tree with only some of the patches and a user's tree may lack them
+            # a topic's symbol may not exist in the base, in a tree with only some of the patches,
+            # or in a user's tree
             known = known_symbols(src, wanted)
             wanted = {symbol: value for symbol, value in wanted.items() if symbol in known}
         requested.update({symbol: (value, file) for symbol, value in wanted.items()})

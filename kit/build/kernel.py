@@ -26,14 +26,14 @@ def write_changed(path: Path, text: str) -> None:
 
 
 def drop_halves(folder: Path) -> None:
-    """Deletes empty objects of a killed assembler, which make would treat as finished."""
+    """Deletes empty objects, which a killed assembler leaves. make would treat them as finished."""
     for path in folder.rglob('*.o'):
         if not path.stat().st_size:
             path.unlink()
 
 
 def clear(folder: Path) -> None:
-    """Deletes the files of a killed copy, but keeps the folder's lock."""
+    """Deletes what an interrupted copy may have left in the folder, but keeps the folder's lock."""
     for path in list(folder.glob('*')):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -42,8 +42,8 @@ def clear(folder: Path) -> None:
 
 
 def copy_kernel(machine: Machine, from_folder: Path, to_folder: Path) -> None:
-    """Copies the parts of a built kernel that others read. The stamp comes last, as it marks the
-    copy as complete."""
+    """Copies those files of a built kernel that are needed to boot it and to build modules for it.
+    The stamp comes last, as it marks the copy as complete."""
     (to_folder / '.stamp').unlink(missing_ok=True)
     for name in dict.fromkeys((machine.image, 'vmlinux', 'System.map', SYMBOLS, '.stamp')):
         (to_folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def copy_kernel(machine: Machine, from_folder: Path, to_folder: Path) -> None:
 
 
 def has_stamp(folder: Path, stamp: str) -> bool:
-    """Was the kernel in the folder built from these inputs?"""
+    """Was the kernel in the folder built from the inputs with this stamp? See asked()."""
     file = folder / '.stamp'
     return file.exists() and file.read_text() == stamp
 
@@ -62,13 +62,14 @@ def kept(machine: Machine, flavour: str) -> Path:
 
 
 def keep(machine: Machine, flavour: str, tree: Tree) -> None:
-    """Keeps the kernel that the tree has just built, before the tree checks out another commit."""
+    """Copies the kernel that was just built in the tree to KEPT. The caller will then check out and
+    build other commits in the tree."""
     copy_kernel(machine, tree.out(machine.arch, flavour), kept(machine, flavour))
 
 
 def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
-    """(text to include before each file, stamp of a kernel's inputs); the stamp does not depend on
-    folder names."""
+    """(C code to include before each file, stamp). The stamp is a digest of all inputs of a kernel.
+    It does not depend on the names of folders."""
     src = source(tree)
     header = CONFIGS / f'{machine.arch}-{parts_of(flavour)[0]}.h'
     extra = header.read_text() if header.exists() else ''
@@ -77,14 +78,16 @@ def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
 
 
 def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, folder: Path) -> None:
-    """Copies the patched kernel's objects to the base's folder and touches the sources that differ.
-    make then rebuilds only the objects that depend on them. ccache does not help: the series adds a
-    symbol to the configuration, so all objects differ. A folder without a .config is copied again.
+    """Prepares the first build of the base. Copies the patched kernel's objects to the base's
+    folder, and touches the sources that differ between both trees. make then rebuilds only the
+    objects that depend on these sources. ccache would not find them: the series adds a symbol to
+    the configuration, so all objects differ. The .config is not copied: if this function is
+    interrupted, the next build finds no .config and calls it again.
     """
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)
     _, now = asked(machine, flavour, patched_tree)
     with Lock(other):
-        # if the patched kernel was copied from KEPT, the objects in its folder may be older
+        # if the patched kernel was copied from KEPT, its folder may have objects of older code
         if not has_stamp(other, now) or has_stamp(kept(machine, flavour), now):
             return
         commit = git('rev-parse', 'HEAD', cwd=src).strip()
@@ -106,8 +109,8 @@ def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, fold
 
 
 def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ()) -> Path:
-    """Builds the kernel if anything changed and returns its image. parts: compile only these
-    goals."""
+    """Builds the kernel if anything changed, and returns its image. parts: goals of make, such as
+    objects; if given, only they are built, and no kernel is linked."""
     src, folder = source(tree), tree.out(machine.arch, flavour)
     image, stamp, before = folder / machine.image, folder / '.stamp', kept(machine, flavour)
     try:
@@ -115,7 +118,8 @@ def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ())
             extra, now = asked(machine, flavour, tree)
             if has_stamp(folder, now) and image.exists():
                 return image
-            # only the patched tree uses a kept kernel, as other trees also need its objects
+            # Only the patched tree uses a kept kernel, which comes without objects. The next build
+            # in another tree would need the objects.
             if tree.name == PATCHED.name and has_stamp(before, now):
                 copy_kernel(machine, before, folder)
                 return image
@@ -126,13 +130,13 @@ def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ())
             configure(machine, flavour, tree)
             command, env = make(machine, folder, src, *(parts or [machine.target]))
             if extra:
-                # next to the objects: ccache could not share objects if the path depended on the
-                # tree
+                # first.h is next to the objects, so that its path is the same in all trees. ccache
+                # can then share objects between trees.
                 write_changed(folder / 'first.h', extra)
                 command.append('KCFLAGS=-include first.h')
-            # x86's piggy.S includes the compressed kernel by .incbin, whose file ccache ignores. If
-            # two kernels compress to the same length, the second would get the code of the first.
-            # An unused macro makes the commands differ.
+            # x86's piggy.S includes the compressed kernel with .incbin. ccache does not read files
+            # that .incbin includes. If two kernels compress to the same length, ccache would reuse
+            # the first kernel's object for the second. An unused macro makes the commands differ.
             command.append(f'AFLAGS_piggy.o=-DSTAMP={now}')
             what = f'build {tree} {machine.arch} {flavour}{" (parts)" if parts else ""}'
             step(what, command, log=folder / 'log', env=env)
@@ -144,8 +148,9 @@ def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ())
 
 
 def prepare_modules(machine: Machine, flavour: str, tree: Tree) -> None:
-    """Prepares the folder of a built kernel for modules. A kernel copied from KEPT has the list of
-    exported symbols, but no objects. The caller holds the folder's lock."""
+    """Prepares the folder of a built kernel, so that modules can be built for this kernel. If the
+    kernel was copied from KEPT, the folder has the list of exported symbols, but no objects. The
+    caller holds the folder's lock."""
     folder = tree.out(machine.arch, flavour)
     was_kept = not (folder / 'vmlinux.o').exists()
     if was_kept:

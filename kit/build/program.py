@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Builds programs other than selftests, statically and with a tree's headers: workloads,
-reproducers, benchmarks of topics."""
+"""Builds programs that are not selftests: workloads of soak/, reproducers, and benchmarks of
+topics. They are linked statically and include a tree's user-space headers."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,8 @@ from kit.process import Word, step
 def build(
     machine: Machine, tree: Tree, made: Path, name: str, files: Sequence[Path], *more: Word
 ) -> Path:
-    """Builds the program of this name in the folder; more: words for the compiler."""
+    """Builds the program `name` from the C files `files`, in the folder `made`. more: words for the
+    compiler."""
     mark = made / '.headers'
     with Lock(made):
         stamp = stamp_of(machine, sources_of(machine, tree))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Builds a topic's reproducers, series/TOPIC/reproduce/: NAME.c, a program, or the folder NAME, a
-module."""
+"""Builds a topic's reproducers, which show bugs of the base. A reproducer is a program
+series/TOPIC/reproduce/NAME.c, or a kernel module in the folder series/TOPIC/reproduce/NAME/."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,8 @@ from kit.process import step
 
 
 def module(machine: Machine, flavour: str, tree: Tree, file: Path, made: Path) -> Path:
-    """Builds the module of this C file, with the Kbuild next to it, for the tree's built kernel."""
+    """Builds a kernel module from this C file and the Kbuild in its folder, and returns its .ko.
+    The tree's kernel has been built. made: the output folder."""
     src, folder = source(tree), tree.out(machine.arch, flavour)
     shutil.rmtree(made, ignore_errors=True)
     shutil.copytree(file.parent, made)

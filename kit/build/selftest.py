@@ -20,7 +20,8 @@ LIBRARIES = {'vfio': ('libuuid.a', 'uuid-dev')}
 
 
 def suite_of(tree: Tree, program: str) -> tuple[str, str] | None:
-    """(suite, program) of SUITE/PROGRAM, or None. A suite has a Makefile: kvm, not kvm/arm64."""
+    """(suite, program) of SUITE/PROGRAM; None if no suite is found. A suite is a folder with a
+    Makefile: the suite of kvm/arm64/NAME is kvm, and its program is arm64/NAME."""
     words = program.split('/')
     for count in range(len(words) - 1, 0, -1):
         suite = '/'.join(words[:count])
@@ -40,9 +41,10 @@ def has(tree: Tree, program: str) -> bool:
 def goals_of(
     machine: Machine, tree: Tree, suite: str, folder: Path, wanted: Iterable[str]
 ) -> list[str]:
-    """The goals of make. A topic's own suites are built whole, or only the programs that it names.
-    Of other suites, only the wanted programs are built: these suites are large or need libraries
-    that a cross compiler lacks."""
+    """The goals of make for a suite. If [programs] of a topic.toml names the suite, only the
+    programs that it lists are built. If [suites] names the suite, it is built whole. Of any other
+    suite, only the wanted programs are built, as the suite may be large, or need libraries that a
+    cross compiler lacks."""
     if named := topics.programs(suite):
         return [
             str(folder / program)
@@ -55,9 +57,9 @@ def goals_of(
 
 
 def library_of(machine: Machine, suite: str) -> tuple[str, str]:
-    """(words for the compiler, words for the linker) by which they find the suite's library; empty
-    if they find it without them. For a cross compiler, the library's package is unpacked below
-    build/."""
+    """(words for the compiler, words for the linker) with which both find the library that the
+    suite needs. Both are empty if the compiler has the library. Otherwise, which is usual for a
+    cross compiler, the library's Debian package is unpacked below build/."""
     if suite not in LIBRARIES:
         return '', ''
     (name, package), arch = LIBRARIES[suite], machine.debian_arch
@@ -75,7 +77,7 @@ def library_of(machine: Machine, suite: str) -> tuple[str, str]:
 def suite_command(
     machine: Machine, tree: Tree, suite: str, folder: Path, *goals: Word
 ) -> tuple[list[Word], Environment]:
-    """(command, environment) of make in the suite's folder, after headers were installed."""
+    """(command, environment) of make in the suite's folder. The headers have been installed."""
     headers, target = folder / 'headers', folder / suite
     command, env = make(machine, headers, source(tree) / BELOW / suite, *goals)
     include, library = library_of(machine, suite)
@@ -87,8 +89,8 @@ def suite_command(
         f'LDFLAGS=-static -pthread{library}',
     ]
     if suite == 'kvm':
-        # its guests run the program's own text at its link address; headers are generated below
-        # abs_objdir
+        # A guest of this suite runs the test program's own code at its link address, so the program
+        # must not be a PIE. The Makefile generates headers below abs_objdir.
         (target / 'tools').mkdir(exist_ok=True)
         command += [f'abs_objdir={target}', 'LDFLAGS=-static -pthread -no-pie']
     return command, env
@@ -165,7 +167,7 @@ def build(
 
 
 def keep_vm(machine: Machine) -> Path:
-    """Builds keep_vm, which runs next to the tests."""
+    """Builds keep_vm, a program that keeps a VM open while tests run: see guest/keep_vm.c."""
     folder = BUILD / 'keep_vm' / machine.arch
     with Lock(folder):
         step(

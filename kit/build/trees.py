@@ -19,12 +19,12 @@ from kit.source.git import git, is_at, whole_worktree
 
 @dataclass(frozen=True)
 class Tree:
-    """A source in root/linux and its outputs in root/build/ARCH-FLAVOUR. The relative path between
-    them is the same in every tree, so that ccache can share objects."""
+    """A source tree in root/linux, with outputs in root/build/ARCH-FLAVOUR. The relative path from
+    the outputs to the source is the same in every tree, so that ccache can share objects."""
 
     name: str
     root: Path
-    begins_as: 'Tree | None' = None  # the first build starts with copies of its objects
+    begins_as: 'Tree | None' = None  # the first build starts with copies of this tree's objects
 
     def __str__(self) -> str:
         return self.name
@@ -34,15 +34,16 @@ class Tree:
         return self.root / 'linux'
 
     def out(self, arch: str, flavour: str) -> Path:
-        """The kernel's folder. Kernels for selftest suites (kit/build/config.py) share one folder,
-        as kbuild compiles only objects that a symbol changes."""
+        """The kernel's build folder. The flavours NAME@SUITE of all suites (kit/build/config.py)
+        share one folder: from one suite to the next, kbuild compiles only the objects that depend
+        on a changed symbol."""
         name, at, _ = flavour.partition('@')
         return self.root / 'build' / f'{arch}-{name}{at and "-kselftest"}'
 
 
 @dataclass(frozen=True)
 class Trees:
-    """The two kernels that a verb compares."""
+    """The trees of the two kernels that a verb compares."""
 
     base: Tree
     patched: Tree
@@ -55,8 +56,7 @@ class Trees:
         return known[name]
 
 
-# linux/ itself
-PATCHED = Tree('patched', TOP)
+PATCHED = Tree('patched', TOP)  # its source is linux/ itself
 BASE = Tree('base', BUILD / 'base', begins_as=PATCHED)
 OURS = Trees(BASE, PATCHED, PATCHED)
 
@@ -81,7 +81,7 @@ def source(tree: Tree) -> Path:
     return folder
 
 
-# variables of kbuild that users export for their own builds
+# Variables of kbuild that users export for their own builds. They are removed here.
 OF_THE_USER = """
 KCFLAGS KCPPFLAGS KAFLAGS LLVM LLVM_IAS KBUILD_EXTRA_WARN KBUILD_CHECKSRC KBUILD_EXTMOD
 KBUILD_OUTPUT KCONFIG_CONFIG MAKEFLAGS GNUMAKEFLAGS MAKELEVEL
@@ -113,7 +113,7 @@ def make(machine: Machine, folder: Path, src: Path, *goals: Word) -> tuple[list[
         f'CROSS_COMPILE={machine.cross_compile}',
     ]
     if shutil.which('ccache'):
-        # kbuild's dependency files save ccache a preprocessor run
+        # CCACHE_DEPEND: ccache reads kbuild's dependency files, and does not run the preprocessor
         env |= {'CCACHE_BASEDIR': TOP, 'CCACHE_DEPEND': '1'}
         command += [f'CC=ccache {machine.gcc}', 'HOSTCC=ccache gcc']
     return [*command, *goals], env
@@ -128,7 +128,7 @@ def release(tree: Tree) -> str:
 
 
 def state(src: Path, *paths: str) -> str:
-    """A digest of the source, or of some paths in it: HEAD and all uncommitted changes."""
+    """A digest of HEAD and of all uncommitted changes in a source tree, or in some paths of it."""
     unlocked = {'GIT_OPTIONAL_LOCKS': '0'}  # do not lock a user's tree
     digest = hashlib.sha256()
     digest.update(git('ls-tree', 'HEAD', '--', *paths, cwd=src, env=unlocked).encode())

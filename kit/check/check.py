@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make check: runs all static checks; ends with `N passed, N failed, N skipped`.
 
---check 'words' runs only checks with one of the words in their name. Checks run in parallel lanes.
-The checks of one lane only read files, mostly in a single thread. Each architecture has a lane of
-checks that compile; they often wait for git, make and the linker. Checks that do not need linux/
-run while it is made.
+--check 'words' runs only checks with one of the words in their name.
+
+A lane is a list of checks that run one after the other. The lanes run in parallel. The lane OWN
+does not need linux/, and runs while linux/ is made. The lane READING only reads files, mostly in a
+single thread. Each architecture has a lane that compiles; it often waits for git, make and the
+linker.
 """
 
 import functools
@@ -26,8 +28,8 @@ Check = Callable[[], None]
 Lane = dict[str, Check]
 Words = dict[str, str]  # {name: passed, failed or skipped}
 
-# The lanes: checks of this repository, checks that only read, and for each architecture checks that
-# compile. Each lane lists its checks in the order in which they run.
+# OWN has the checks of this repository's own files, READING those that only read. Each lane lists
+# its checks in the order in which they run. compiling_lane() makes the other lanes.
 OWN = {
     'python': files.python,
     'types': files.types,
@@ -57,7 +59,7 @@ READING = {
 
 
 def compiling_lane(arch: str, full: bool) -> Lane:
-    """{NAME-ARCH: check}"""
+    """The lane of the checks that compile for an architecture: {NAME-ARCH: check}."""
     checks = {
         'configs': compiling.configs,
         'compile': compiling.small,
@@ -72,7 +74,7 @@ def compiling_lane(arch: str, full: bool) -> Lane:
 
 
 def lanes(full: bool = False) -> list[Lane]:
-    """The lanes, the longest one last: the main thread runs it. That thread also gets signals and
+    """All lanes. The longest lane is last: the main thread runs it, and also handles signals and
     shows progress."""
     return [
         OWN,
@@ -82,7 +84,7 @@ def lanes(full: bool = False) -> list[Lane]:
 
 
 def outcome(function: Check) -> tuple[str, str]:
-    """(word, findings) of a check."""
+    """(passed, failed or skipped; findings) of a check."""
     try:
         function()
     except Failed as error:

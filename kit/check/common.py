@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Shared by checks: the applied series, a worktree for its commits, findings, remembered
-results."""
+"""Functions that several checks use. They apply the series, check out its commits, compare findings
+with those of the base, and remember which inputs have passed."""
 
 import functools
 import hashlib
@@ -28,7 +28,7 @@ B = TypeVar('B')
 WORK = BUILD / 'check'  # files of the checks
 READ = WORK / 'linux'  # a whole worktree that checks only read
 GENERIC = 'x86_64'  # generic code is built for this architecture
-ONE_AT_A_TIME = threading.Lock()  # protects what lanes share
+ONE_AT_A_TIME = threading.Lock()  # held while the series is applied or a worktree is added
 
 
 class Failed(Exception):
@@ -40,7 +40,7 @@ class Skipped(Exception):
 
 
 class Series:
-    """The commits of series/, applied from scratch."""
+    """The commits that result from applying series/ to the base."""
 
     def __init__(self) -> None:
         try:
@@ -81,7 +81,7 @@ def of_linux() -> Series:
 
 
 def series() -> Series:
-    """The applied series; the first check that needs it applies it."""
+    """The applied series. The first call applies it; later calls return the same object."""
     with ONE_AT_A_TIME:
         return of_linux()
 
@@ -92,10 +92,10 @@ def need_patches() -> None:
 
 
 def checkout(commit: str, tree: Path) -> None:
-    """Checks out the commit in the worktree and removes all other files."""
+    """Checks out the commit in the worktree, and removes all files that are not in the commit."""
     commit = git('rev-parse', f'{commit}^{{commit}}').strip()
     if not whole(tree):
-        with ONE_AT_A_TIME:  # git numbers its worktrees
+        with ONE_AT_A_TIME:  # git numbers worktrees of the same name, which is not thread-safe
             whole_worktree(tree.parent.name, tree, commit)
     git('checkout', '-q', '--force', '--detach', commit, cwd=tree)
     git('clean', '-q', '-ffdx', cwd=tree)
@@ -123,8 +123,8 @@ def new_lines(base: Iterable[str], tip: Iterable[str]) -> list[str]:
 
 
 def arch_of(path: str) -> str:
-    """The guest architecture that builds this file, or the name of an architecture without a
-    guest."""
+    """The architecture for which this file is built: GENERIC for generic code. For an architecture
+    without a guest, the name of its folder in arch/."""
     guests = {machine.source_arch: machine.arch for machine in machines()}
     for folder, arch in guests.items():
         if path.startswith((f'arch/{folder}/', f'tools/testing/selftests/{folder}/')):
@@ -133,7 +133,8 @@ def arch_of(path: str) -> str:
 
 
 def remember(*what: object) -> str:
-    """The key of a checked input, so that later checks skip unchanged inputs."""
+    """A digest of a check's inputs. A check that has passed is skipped while this digest stays the
+    same."""
     return hashlib.sha256(repr(what).encode()).hexdigest()
 
 

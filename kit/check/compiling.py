@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks that compile for an architecture, in its own worktree: single patches, small
-configurations, gcc W=1 and sparse."""
+"""Checks that compile for one architecture, in a worktree of this architecture. They compile each
+patch, the small configurations of topics, and the touched files with gcc W=1 and sparse."""
 
 import functools
 import re
@@ -40,7 +40,9 @@ from kit.test import plan
 
 # Debian's sparse 0.6.4 lacks __typeof_unqual__, and v7.3's build would silently skip sparse
 SPARSE = 'sparse -D__typeof_unqual__=__typeof__'
-USERS = 40  # maximum number of users of a changed header to compile; the last commit is built whole
+# For each header that a patch changes, at most this many files that include the header are
+# compiled. The last commit is built whole.
+USERS = 40
 
 
 def linux_of(arch: str) -> Path:
@@ -50,14 +52,15 @@ def linux_of(arch: str) -> Path:
 
 @functools.cache
 def flavour_of(arch: str) -> str:
-    """A flavour that `make test` boots, so that it is compiled only once; plain if possible."""
+    """The flavour in which patches are compiled. `make test` boots it, so that its last kernel is
+    built only once. It is `plain` if possible."""
     flavours = [boot.flavour for boot in plan.chosen(arch=arch)] or ['plain']
     return 'plain' if 'plain' in flavours else flavours[0]
 
 
 def sources(commit: str, arch: str) -> list[str]:
-    """The files of a commit that a build for the architecture reads: no documentation, no tests, no
-    other guest's architecture."""
+    """Lines of git ls-tree for the files that a build of the commit for the architecture reads.
+    They omit documentation, tests, and the folders of other guests' architectures in arch/."""
     others = {f'arch/{other.source_arch}' for other in machines()} - {
         f'arch/{machine(arch).source_arch}'
     }
@@ -73,7 +76,7 @@ def sources(commit: str, arch: str) -> list[str]:
 
 
 def build_key(commit: str, arch: str) -> str:
-    """The key of the inputs of the commit's kernel."""
+    """A digest of all inputs of the commit's kernel: see remember()."""
     settings = [GUEST / f'{arch}.toml', *sorted((GUEST / 'config').iterdir())]
     configs = topics.config([arch, flavour_of(arch), f'{arch}-{flavour_of(arch)}'])
     return remember(
@@ -99,7 +102,8 @@ def subject(commit: str) -> str:
 
 
 def archs_of(topic: str) -> list[str]:
-    """The architectures of a topic's files, for which its generic code must build, too."""
+    """The architectures for which a topic's patches must compile: those of the files that it
+    touches, and GENERIC."""
     return sorted({GENERIC, *map(arch_of, series().topic_files[topic])} & set(archs()))
 
 
@@ -127,15 +131,16 @@ def users() -> dict[str, list[str]]:
 
 
 def users_of(headers: Iterable[str]) -> list[str]:
-    """C files that include one of the headers by its name."""
+    """C files that include one of the headers: at most USERS for each header."""
     return [path for header in headers for path in users().get(header_name(header), [])[:USERS]]
 
 
 def objects_of(
     topic: str, commit: str, below: str, arch: str, changed: Sequence[str] = ()
 ) -> list[str]:
-    """The objects to compile for a patch: its topic's C files, or the changed ones, and users of
-    the headers that it touches. Only objects that the build of the last commit made."""
+    """The objects to compile for a patch. They are those of the C files that its topic touches (or
+    of the files in `changed`, if given), and of files that include a header which the patch
+    touches. Objects that the build of the last commit did not make are left out."""
     headers = [path for path in touched(below, commit) if path.endswith('.h')]
     files = {*series().kernel_files(changed or series().topic_files[topic]), *users_of(headers)}
     folder = bisected(arch).out(arch, flavour_of(arch))
@@ -144,8 +149,8 @@ def objects_of(
 
 
 def made_by_its_folder(folder: Path, name: str) -> bool:
-    """Did the Makefile in its own folder make NAME.o? A Makefile in another folder
-    (hyp/vhe/../exception.o) uses other flags."""
+    """Was NAME.o built by the Makefile of the folder that it is in? A Makefile of another folder,
+    as for hyp/vhe/../exception.o, uses other flags."""
     command = folder / Path(name).parent / f'.{Path(name).name}.o.cmd'
     return command.exists() and command.read_text().startswith(f'savedcmd_{name}.o ')
 
@@ -228,8 +233,8 @@ def alone(arch: str, full: bool = False) -> None:
 
 
 def compiler_warnings(commit: str, files: Sequence[str], arch: str) -> tuple[int, list[str], Path]:
-    """(exit status, findings of W=1 and sparse, log) for these files. They are configured as in the
-    debug kernel, which has all tests."""
+    """Compiles these files of the commit with W=1 and sparse; returns (exit status, findings, log).
+    The configuration is that of the debug kernel, which has all tests."""
     checkout(commit, linux_of(arch))
     configure(machine(arch), 'debug', bisected(arch))
     folder = bisected(arch).out(arch, 'debug')
@@ -261,20 +266,21 @@ def warnings(arch: str, full: bool = False) -> None:
     if not files:
         raise Skipped(f'no C file of the kernel for {arch} is touched')
     status, after, log = compiler_warnings(series().last, files, arch)
-    # Only files with findings are checked on the base; all files, if a finding names a header.
+    # On the base, only files with findings are compiled. If a finding names a header, all files
+    # are.
     said = {line.split(':')[0] for line in after}
     if status or said - set(files):
         said = set(files)
     old = [path for path in files if path in said and base_file(path) is not None]
     failed_before, before, _ = compiler_warnings('base', old, arch) if old else (0, [], log)
-    # a file that does not compile on the base is not part of this kernel
+    # a file that does not compile on the base does not belong to this configuration
     absent = {line.split(':')[0] for line in before if ': error: ' in line}
     new = [
         line
         for line in new_lines(before, after)
         if line.split(':')[0] in set(series().files) - absent
     ]
-    # a driver of another architecture compiles neither here nor on the base
+    # if the base fails, too, the file may be a driver of another architecture
     if status and not new and not failed_before:
         raise Failed(f'the touched files do not compile with W=1: {log.relative_to(TOP)}')
     if new:
@@ -282,7 +288,8 @@ def warnings(arch: str, full: bool = False) -> None:
 
 
 def machine_of(config: Compile) -> Machine:
-    """The guest's machine with the changes of the configuration."""
+    """The machine of the guest, with `kernel_arch` and `cross_compile` of the small configuration
+    if it sets them."""
     found = machine(config.arch)
     return replace(
         found,
@@ -294,7 +301,8 @@ def machine_of(config: Compile) -> Machine:
 def compile_touched(
     config: Compile, commit: str, files: Sequence[str]
 ) -> tuple[int, list[str], Path]:
-    """(exit status, findings, log) of compiling the commit's files in a small configuration."""
+    """Compiles these files of the commit in a small configuration; returns (exit status, findings,
+    log)."""
     arch, name = config.arch, f'{config.topic}-{config.name}'
     guest, src = machine_of(config), linux_of(arch)
     checkout(commit, src)
@@ -307,7 +315,7 @@ def compile_touched(
     if lost and commit == series().last:  # the base lacks symbols that the series adds
         raise Failed(f'{name}: not in .config: {" ".join(lost)}')
     objects = [f'{path[:-2]}.o' for path in [*files, *config.also]]
-    for path in objects:  # only a compilation prints warnings
+    for path in objects:  # an existing object would not be compiled, so warnings would be missing
         (folder / path).unlink(missing_ok=True)
     command, env = make(guest, folder, src, *compiler, '-k', *objects)
     which = 'the base' if commit == 'base' else subject(commit)
@@ -335,7 +343,7 @@ def unresolved(folder: Path, objects: Sequence[str], guest: Machine, commit: str
             if re.fullmatch(r'__u?(div|mod|divmod)[dt]i[34]', name)
         ]
         command = (folder / path).with_name(f'.{Path(path).name}.cmd').read_text()
-        # in a module of several objects, another object may define it
+        # in a module of several objects, another object may define the symbol
         alone = re.search(r'KBUILD_BASENAME=(\S+) .*KBUILD_MODNAME=\1 ', command)
         if ' -DMODULE ' in command and alone:
             # macros and modpost define some symbols
@@ -356,7 +364,7 @@ def exported_symbols(commit: str) -> set[str]:
 
 
 def files_for(config: Compile) -> list[str]:
-    """The C files of the configuration's topic that it compiles."""
+    """The C files of a topic that its small configuration compiles."""
     return [
         path
         for path in series().kernel_files(series().topic_files[config.topic])
@@ -369,8 +377,9 @@ def files_for(config: Compile) -> list[str]:
 
 
 def commits_for(config: Compile, full: bool) -> list[str]:
-    """The commits to compile: the last one, or with FULL=1 those of the configuration's topic and
-    all later ones."""
+    """The commits to compile in a small configuration. This is the last commit. With FULL=1, it is
+    each commit of the configuration's topic and of all later topics, unless the configuration
+    itself is only for FULL=1."""
     if not full or config.full:
         return [series().last]
     first = list(series().tips).index(config.topic)
@@ -426,8 +435,10 @@ def undefined_symbols(arch: str, flavour: str) -> set[str]:
 
 
 def configs(arch: str, full: bool = False) -> None:
-    """Kernels that no other check builds (`make shell`, FULL=1) request only existing symbols. With
-    FULL=1 each .config is made, as a symbol's dependencies may be missing."""
+    """Configurations that no other check builds request only symbols that exist.
+
+    They are those of `make shell`, `make run`, `make bench` and `make test FULL=1`. With FULL=1,
+    this check also makes each .config, as a symbol's dependencies may be missing."""
     need_patches()
     asked = {boot.flavour for boot in plan.chosen(arch, full=True)}
     asked -= {boot.flavour for boot in plan.chosen(arch)}
@@ -450,7 +461,7 @@ def configs(arch: str, full: bool = False) -> None:
 
 
 def compile_new(config: Compile, commit: str, files: Sequence[str]) -> list[str]:
-    """Findings that the base lacks."""
+    """Compiles these files in a small configuration; returns findings that the base lacks."""
     status, said, log = compile_touched(config, commit, files)
     if said:
         old = [path for path in files if base_file(path) is not None]

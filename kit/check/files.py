@@ -82,7 +82,7 @@ def has_columns(name: Path, line: str) -> bool:
 
 
 def without_records(text: str) -> str:
-    """A page with empty lines in place of its recorded tables."""
+    """The text of a page, with each line of its recorded tables replaced by an empty line."""
     return re.sub(
         '<!-- (bench|front).*?<!-- end -->',
         lambda found: '\n' * found[0].count('\n'),
@@ -135,8 +135,9 @@ def settings() -> None:
 
 
 def tables() -> None:
-    """Pages show every recorded row. Those of a cover letter are few, fit into 75 columns and
-    include the largest regression."""
+    """Pages show every recorded row; the tables of cover letters are short.
+
+    The table of a cover letter fits into 75 columns, and includes the largest regression."""
     faults = [f'{page}: a table differs from the record: make tables' for page in pages.stale()]
     for topic in topics.measured():
         page = TOP / 'series' / topic / 'README.md'
@@ -176,12 +177,12 @@ def run_own_tests(*files: Path) -> None:
 
 
 def own_tests_of_verbs() -> None:
-    """Tests of the verbs: bad input on a toy kernel, random kills."""
+    """Tests of the verbs pass. They give bad input and kill verbs at random, on a toy kernel."""
     run_own_tests(VERBS)
 
 
 def own_tests() -> None:
-    """Tests of the tools: removed topics, canned logs, a fake QEMU."""
+    """Tests of the tools pass. They remove topics, judge stored logs and run a fake QEMU."""
     run_own_tests(*sorted({*(TOP / 'tests').glob('test_*.py')} - {VERBS}))
 
 

@@ -27,7 +27,7 @@ from kit.topics import is_single, order, parts
 
 Tips = dict[str, str]  # {topic: its last commit}
 
-# a copy of this repository, so that linux/ gets no tag and no mail can leave
+# A copy of this repository. b4 sets its tags only in the copy's linux/.
 BOX = BUILD / 'check' / 'mail'
 BOX_LINUX = BOX / 'linux'
 NAME, ADDRESS = 'A Sender', 'sender@example.com'
@@ -38,8 +38,9 @@ READ = 'COPYING CREDITS Kbuild MAINTAINERS Makefile README scripts/get_maintaine
 
 
 def small(commit: str, below: str) -> str:
-    """Copies the commit into BOX, with only the touched files and those in READ. With hundreds of
-    files in the index instead of 90,000, git am takes 0.01 s per patch instead of 0.15 s."""
+    """Copies the commit into BOX_LINUX. The copy has only the files that the series touches and the
+    files in READ. With hundreds of files in the index instead of 90,000, git am takes 0.01 s per
+    patch instead of 0.15 s."""
     env = {'GIT_INDEX_FILE': BOX / 'index', 'GIT_AUTHOR_NAME': NAME, 'GIT_AUTHOR_EMAIL': ADDRESS}
     git('read-tree', '--empty', cwd=BOX_LINUX, env=env)
     listed = git('ls-tree', '-r', commit, '--', *READ, *series().files)
@@ -50,8 +51,8 @@ def small(commit: str, below: str) -> str:
 
 
 def make_box(tips: Tips) -> Tips:
-    """Makes kit/, series/ and a small linux/ with the files that get_maintainer reads; returns its
-    commits."""
+    """Makes BOX with copies of kit/, series/ and guest/, and with a small linux/. Returns {part:
+    its last commit in the small linux/}."""
     shutil.rmtree(BOX, ignore_errors=True)
     for name in ('kit', 'series', 'guest'):
         shutil.copytree(TOP / name, BOX / name, ignore=shutil.ignore_patterns('__pycache__'))
@@ -70,7 +71,8 @@ def make_box(tips: Tips) -> Tips:
     git('symbolic-ref', 'HEAD', f'refs/heads/{parts()[-1]}', cwd=BOX_LINUX)
     git('checkout', '-q', '--force', 'HEAD', cwd=BOX_LINUX)
     (BOX_LINUX / '.git' / STATE.name).write_text(state)
-    # the check `checkpatch` covers the patches; tests/test_verbs.py covers findings of mail
+    # This checkpatch.pl finds nothing. The check `checkpatch` runs the real one, and
+    # tests/test_verbs.py tests what `make mail` does with findings.
     (BOX_LINUX / 'scripts/checkpatch.pl').write_text('exit 0;\n')
     for name in git('ls-tree', '-d', '--name-only', 'base').split():
         (BOX_LINUX / name).mkdir(exist_ok=True)
@@ -78,7 +80,8 @@ def make_box(tips: Tips) -> Tips:
 
 
 def send(sink: Sink) -> tuple[int, str]:
-    """(exit status, output) of make mail for all topics at once, which applies each patch once."""
+    """Runs `make mail` once for all topics, so that it applies each patch only once. Returns (exit
+    status, output)."""
     (BOX / 'gitconfig').write_text(
         f'{sink.configuration()}[user]\n name = {NAME}\n email = {ADDRESS}\n'
     )
@@ -129,7 +132,8 @@ def is_signed(data: bytes) -> bool:
 
 
 def has_letter(part: str) -> bool:
-    """Is the letter a mail of its own? For a single patch, b4 puts it below the message."""
+    """Is the letter a mail of its own? In a posting of one patch, b4 puts the letter below the
+    message of the patch."""
     return not is_single(part) and len(patch_files(part)) > 1
 
 
@@ -167,7 +171,8 @@ def faults_of(part: str, mails: Sequence[Mail]) -> list[str]:
 
 
 def divided(mails: Sequence[Mail]) -> dict[str, list[list[Mail]]]:
-    """{part: [mails of a posting]}, in the order in which they were sent."""
+    """Divides the mails, in the order in which they were sent. Returns {part: [mails of each
+    posting]}; a patch that is mailed alone counts as a posting."""
     rest, found = list(mails), {}
     for part in parts():
         count = len(patch_files(part))
@@ -215,8 +220,9 @@ def check(tips: Tips) -> list[str]:
 
 
 def mail() -> None:
-    """Each posting, mailed to a server on loopback, arrives complete, threaded and signed off, and
-    results in the same tree."""
+    """Each posting arrives complete, threaded and signed off, and results in the same tree.
+
+    The postings are mailed to a server on loopback."""
     need_patches()
     if found := check(series().parts):
         raise Failed('\n'.join(found))

@@ -53,8 +53,7 @@ def round_trip() -> None:
 
 
 def plain_am() -> None:
-    """Plain `git am` works: files are in the order of topics and postings, without carriage
-    returns."""
+    """Plain `git am` works: no patch has a carriage return."""
     need_patches()
     for path in series().patches:
         if b'\r' in path.read_bytes():
@@ -62,8 +61,10 @@ def plain_am() -> None:
 
 
 def checkpatched() -> None:
-    """checkpatch --strict reports nothing, apart from missing sign-offs (`make mail` adds them) and
-    new files (`binding` checks them)."""
+    """checkpatch --strict reports nothing.
+
+    Missing sign-offs are ignored, as `make mail` adds them. New files are ignored, as the check
+    `binding` covers them."""
     need_patches()
     checkout(series().last, READ)
     bad = checkpatch.findings(series().patches, READ, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')
@@ -162,7 +163,7 @@ def binding() -> None:
 
 
 def mutants() -> None:
-    """Each seeded bug of series/*/mutants applies to the whole series and has a test in a boot."""
+    """Each seeded bug of series/*/mutants applies to the whole series, and a boot runs its test."""
     found = mutant.all_of_them()
     if not found:
         raise Skipped('no mutants in series/')

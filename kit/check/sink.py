@@ -43,8 +43,8 @@ class Handler(socketserver.StreamRequestHandler):
 
 
 class Sink(socketserver.ThreadingTCPServer):
-    """In `with Sink() as sink`, sink.mails is [(recipients, bytes)] in the order of arrival. It
-    rejects recipients that contain `refuses`."""
+    """The server. In `with Sink() as sink`, sink.mails is [(recipients, bytes)] in the order of
+    arrival. The server rejects recipients that contain `refuses`."""
 
     daemon_threads = True
 

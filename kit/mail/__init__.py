@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Topics as mail."""
+"""Writes topics as mail, and sends them."""

@@ -11,8 +11,8 @@ from kit.process import result
 
 
 def says(paths: Sequence[Path], tree: Path, ignored: Iterable[str]) -> list[str]:
-    """Its findings in some patches. One process checks all of them, as a start takes as long as a
-    small patch."""
+    """checkpatch's findings in these patches. One process checks all of them, as
+    starting checkpatch takes as long as checking a small patch."""
     done = result(
         [
             'perl',
@@ -33,8 +33,9 @@ def says(paths: Sequence[Path], tree: Path, ignored: Iterable[str]) -> list[str]
 
 
 def findings(paths: Sequence[Path], tree: Path, *ignored: str) -> list[str]:
-    """Its findings in patches, by the rules of the tree. Two types are ignored: `make check`
-    verifies that new files are in MAINTAINERS, and linux/ lacks the commits that Fixes: names."""
+    """checkpatch's findings in these patches, by the tree's checkpatch.pl. Two types are always
+    ignored. FILE_PATH_CHANGES: `make check` verifies that new files are in MAINTAINERS.
+    UNKNOWN_COMMIT_ID: linux/ lacks the commits that Fixes: names."""
     types = ['FILE_PATH_CHANGES', 'UNKNOWN_COMMIT_ID', *ignored]
     shares = [share for first in range(host_cpus()) if (share := paths[first :: host_cpus()])]
     with ThreadPoolExecutor(host_cpus()) as pool:

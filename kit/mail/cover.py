@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Cover letters: series/TOPIC/NN-POSTING/cover.md, or series/TOPIC/cover.md of a flat topic. Checks
-the form of postings' letters and of their patches' messages."""
+"""Reads cover letters: series/TOPIC/NN-POSTING/cover.md of a posting, or series/TOPIC/cover.md of a
+flat topic. Checks the form of the letters, and of the messages of the postings' patches."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from kit.source.patches import patch_files, patch_subject
 
 # limits, so that a maintainer can read the letter in a minute
 LINES, COLUMNS, WORDS, ROWS = 60, 75, 450, 6
-# a posting's state on the front page
+# the forms of `state` of a [[posting]]; the front page shows it
 STATES = '(ready|RFC)\\b|(not to be sent: )?waits for '
 VERBS = 'bench|check|deps|differ|export|mail|mutants|run|shell|soak|tables|test|tree'
 # required in each cover letter: (regular expression, its meaning)
@@ -31,8 +31,8 @@ def path_of(part: str) -> Path:
 
 
 def read(part: str) -> tuple[str, str] | None:
-    """Subject and text of the cover letter, its table filled from the recorded benchmark; None for
-    a posting of one patch without one."""
+    """(subject, text) of the cover letter. In the text, the recorded table replaces @TABLE@. None
+    for a posting of one patch that has no letter."""
     path = path_of(part)
     if not path.is_file():
         if '/' in part and len(patch_files(part)) == 1:
@@ -55,7 +55,8 @@ def subject(part: str) -> str:
 
 
 def results(part: str) -> str:
-    """The table of a cover letter, from the posting's record or else its topic's."""
+    """The table of a cover letter. It comes from the posting's record or, if there is none, from
+    the topic's."""
     data = measure.load(part) or measure.load(topics.topic_of(part))
     if data:
         return table.text(data, cover=True)
@@ -99,7 +100,8 @@ def faults(text: str) -> list[str]:
 
 
 def verbs_in(text: str) -> list[str]:
-    """make targets of this repository, which recipients lack."""
+    """A fault for each make target of this repository in the text. Recipients lack these
+    targets."""
     found = re.findall(rf'\bmake (?:{VERBS})\b', text)
     return [f'a target of this repository: {verb}' for verb in found]
 
@@ -114,7 +116,8 @@ def message_faults(text: str) -> list[str]:
 
 
 def unknown_waits() -> list[str]:
-    """Entries of `waits` that are neither another topic nor the subject of its patch."""
+    """A fault for each entry of `waits` that names neither another topic nor a patch of another
+    topic."""
     subjects = {
         name: {patch_subject(path) for path in patch_files(name)} for name in topics.order()
     }

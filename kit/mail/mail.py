@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make mail: writes a posting as mail, or sends it, with b4. Its patches become the sender's
-commits on top of the base and the posting's prerequisites, in a branch of linux/ that b4 tracks. A
-letter for a single patch is put below its message. Each patch of a `single` topic is a mail of its
-own.
+"""make mail: writes a posting as mail, or sends it, with b4. The posting's patches become commits
+of the sender, in a branch of linux/ that b4 tracks. Below them, the branch has the posting's
+prerequisites and the base. If the posting has one patch, its letter is put below the patch's
+message. In a topic with `single = true`, each patch is a mail of its own.
 
 --topic names TOPIC/NN-POSTING, TOPIC for all of its postings, or several of these; it may be
 omitted if there is only one topic. --patch selects patches of a `single` topic by their file name.
 By default, an mbox is written below build/mail. --reflect sends the mails to the sender only.
---send, which needs --reviewed, sends them to the recipients. --linux or --stable-git names a git
+--send sends the mails to the recipients, and needs --reviewed. --linux or --stable-git names a git
 tree with the base's tag, so that the mail names a public base-commit.
 """
 
@@ -38,7 +38,7 @@ from kit.source.pinned import pinned, tag_of
 from kit.source.state import corresponds
 
 FOLDER = BUILD / 'mail'
-TREE = FOLDER / 'linux'  # b4 runs here: the posting's branch with only the files that it touches
+TREE = FOLDER / 'linux'  # b4 runs in this worktree, which has only the files that patches touch
 
 # The author of this repository's own patches; the sender replaces it. Compared exactly, as a
 # contributor's address may look similar
@@ -53,7 +53,7 @@ class Posting:
     name: str  # TOPIC, TOPIC/NN-POSTING or TOPIC/PATCH
     patches: Sequence[Path]
     below: Sequence[str] = ()  # the topics and postings that it is mailed on
-    commit: str = ''  # the commit that it is mailed on, if not `below`
+    commit: str = ''  # for a patch of a `single` topic: the commit that it is mailed on
     letter: tuple[str, str] | None = None  # subject and text of the cover letter
     prefixes: Sequence[str] = ()
     cc: Sequence[str] = ()  # people named in topic.toml
@@ -77,15 +77,16 @@ def git_says(key: str) -> str:
 
 
 def recipients(paths: Sequence[Path], more: Sequence[str]) -> list[str]:
-    """To: (maintainers) and Cc: (reviewers, lists, more people) as trailers of the letter, which b4
-    reads. b4 sends each mail to all of them, so one call covers all patches; `b4 prep --auto-to-cc`
-    makes two calls per patch. b4 itself adds people from trailers."""
+    """Lines To: (maintainers) and Cc: (reviewers, lists, and people in `more`) for the end of the
+    letter, from which b4 reads them. b4 sends each mail to all of these people. One call of
+    get_maintainer.pl therefore covers all patches; `b4 prep --auto-to-cc` makes two calls per
+    patch. b4 itself adds people from the patches' trailers."""
     text = output(
         ['perl', 'scripts/get_maintainer.pl', '--no-git', '--no-git-fallback', '--rolestats']
         + [str(path) for path in paths],
         cwd=LINUX,
     )
-    # "A Name (Firm)" <address> (role:SECTION)
+    # a line of the output: "A Name (Firm)" <address> (role:SECTION)
     people = {address_of(who): f'Cc: {who}' for who in more}
     for who, role in re.findall(r'^(.*@\S+) \(([^:()]*).*\)$', text.replace('"', ''), re.M):
         to = role != 'reviewer' and not role.endswith('list')
@@ -99,8 +100,8 @@ def address_of(who: str) -> str:
 
 
 def upstream(version: str, *places: str) -> str | None:
-    """The commit of the base's tag in a public tree. The base's commit in linux/ is local and lacks
-    history."""
+    """The commit of the base's tag in a public git tree; None if no tree has the tag. The commit of
+    the base in linux/ is local, so recipients do not have it."""
     tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = result(
@@ -176,7 +177,7 @@ def whole(part: str) -> Posting:
 
 
 def must_be_reviewed(reviewed: bool) -> None:
-    """Requires that a person signs off patches that a tool wrote."""
+    """Prints what a Signed-off-by certifies. Raises an error unless `reviewed` is set."""
     say(
         'mail: Signed-off-by certifies the Developer Certificate of Origin '
         '(Documentation/process/submitting-patches.rst): you have the right to submit this, and '
@@ -187,7 +188,7 @@ def must_be_reviewed(reviewed: bool) -> None:
 
 
 def program() -> Path:
-    """The b4 of requirements.txt, or the one in PATH if that cannot be installed."""
+    """b4 in the version of requirements.txt or, if it cannot be installed, the b4 in PATH."""
     try:
         return tool('b4')
     except KitError as error:
@@ -213,8 +214,8 @@ class Mailer:
         return self.known[names]
 
     def commit(self, posting: Posting) -> str:
-        """Makes and checks out the posting's branch, signed off by the sender, who replaces the
-        placeholder as author; returns the commit below it."""
+        """Makes and checks out the posting's branch; returns the commit below it. The sender signs
+        off each patch, and becomes the author of patches with the placeholder as author."""
         below = posting.commit or self.commit_of(tuple(posting.below))
         git('checkout', '-q', '--force', '-B', posting.branch, below, cwd=TREE)
         copies, sign = FOLDER / 'patches', f'{self.name} <{self.address}>'

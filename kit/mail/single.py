@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Topics whose patches are mailed one by one (`single` in topic.toml). Each patch becomes a commit
-on the base and the patches that [needs] of topic.toml names."""
+"""Topics whose patches are mailed one by one (`single = true` in topic.toml). Each patch becomes a
+commit on top of the base. Patches that it needs according to [needs] of topic.toml come first."""
 
 import functools
 from pathlib import Path

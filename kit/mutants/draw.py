@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make mutants TOPIC= DRAW=N: alters or deletes one randomly drawn line of the topic's code at a
-time, until N of these bugs changed a kernel. The topic's boots of `make test` must detect each.
+time, until N such bugs have changed a kernel. The topic's boots of `make test` must detect each
+bug.
 
-`make test` verifies that these boots pass without a bug.
+Run `make test` first: it verifies that these boots pass without a bug.
 """
 
 from collections import Counter

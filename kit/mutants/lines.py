@@ -47,7 +47,8 @@ def code(path: str) -> bool:
 
 
 def lines_of(topic: str) -> list[Line]:
-    """The lines of the whole series that come from the topic's patches."""
+    """The lines of code that the topic's patches add, and that are still there after the last patch
+    of the series."""
     names = parts()
     first = names.index(parts_of(topic)[0])
     below = f'refs/heads/{names[first - 1]}' if first else 'base'
@@ -109,8 +110,8 @@ class Drawn:
 
 
 def drawn(topic: str, seed: int, deleted: bool = False) -> list[Drawn]:
-    """The topic's bugs in the order of the seed, or only its deleted lines. Some do not compile,
-    some change nothing."""
+    """All possible bugs of the topic, in a random order that depends on the seed. deleted: only
+    bugs that delete a line. Some bugs do not compile, and some change nothing."""
     found = [
         Drawn(topic, line, f'{what}: {line.text.strip()}', diff(line, text))
         for line in lines_of(topic)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A tree in which bugs are seeded, and guests that run tests with them."""
+"""Seeds bugs in a tree, and runs tests in guests whose kernels have these bugs."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def take_back(tree: Tree) -> None:
 
 
 def clean(arch: str) -> Tree:
-    """Resets the tree to the whole series without a bug. The caller holds its lock."""
+    """Resets the tree to the whole series without a bug. The caller holds the tree's lock."""
     tree = tree_of(arch)
     whole_worktree(tree.name, tree.linux, git('rev-parse', f'refs/heads/{parts()[-1]}').strip())
     take_back(tree)
@@ -42,15 +42,16 @@ def clean(arch: str) -> Tree:
 
 
 def made(tree: Tree, diff: str, name: str) -> None:
-    """Seeds the bug. Only its files get a new time, so make compiles no others."""
+    """Seeds the bug. Only the files that it changes get a new modification time, so make rebuilds
+    only what depends on them."""
     done = try_git('apply', '-C1', '--unidiff-zero', '-', cwd=tree.linux, stdin=diff)
     if done.returncode:
         raise KitError(f'{name} does not apply: {done.stderr.strip()}')
 
 
 def run_boot(boot: Boot, image: Path, name: str) -> tuple[Quiet, int, str]:
-    """(report of the boot's tests, the guest's status, its message and console lines). The programs
-    come from the series without a bug."""
+    """Boots the image and runs the boot's tests. Returns (report of the tests, status of the guest,
+    its message and console lines). The test programs are built without the bug."""
     said = Quiet(boot.tests)
     ended = guest.run_guest(
         boot.machine,

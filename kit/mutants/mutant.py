@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """series/TOPIC/mutants/NAME.diff: one seeded bug, as a diff against the whole series with one line
-of context. The diff follows lines like those of a mail's header:
+of context. Above the diff, the file has lines in the form of a mail's header:
 
     Breaks: the effect of the bug, in one sentence
     Test: the test that must fail, as named in a topic.toml
-    Boot: ARCH FLAVOUR, and words that select one of the test's boots: iommu=amd, cpus=4, or a word
-        of its `append` or `qemu`, like append=kvm-arm.mode=nvhe or qemu=cortex-a76; or um for a
-        KUnit suite in user-mode Linux, which is much faster
-    Fails: a regular expression that matches a result, its output, or a line of the console
-    Equivalent: the reason why no test can detect it; then Test and Boot are omitted
+    Boot: ARCH FLAVOUR, and words that select one of the boots with this test: iommu=NAME, cpus=N,
+        append=WORD or qemu=WORD. WORD is a word of the boot's `append` or `qemu`, as in
+        append=kvm-arm.mode=nvhe or qemu=cortex-a76. `Boot: um` runs a KUnit suite in user-mode
+        Linux, which is much faster.
+    Fails: a regular expression that must match a result, its output, or a line of the console
+    Equivalent: the reason why no test can detect the bug. Test and Boot are then omitted.
 """
 
 import email.parser
@@ -48,7 +49,7 @@ class Mutant:
 
     @property
     def machine(self) -> dict[str, str]:
-        """Further requirements on its boot."""
+        """{option: value} that the boot must have: the words of `Boot:` after ARCH and FLAVOUR."""
         return dict(word.split('=', 1) for word in self.boot.split() if '=' in word)
 
 

@@ -2,11 +2,12 @@
 """make mutants: seeds each bug of series/TOPIC/mutants/ in a patched tree, builds what it changes,
 boots the test that must detect it, and records the outcome.
 
-SAMPLE=N records nothing. DRAW=N alters or deletes randomly drawn lines of TOPIC= instead, and runs
-all of the topic's tests: see kit/mutants/draw.py.
+SAMPLE=N tries only N of the bugs, and records nothing. DRAW=N instead alters or deletes randomly
+drawn lines of the topic in TOPIC=, and runs all of its tests: see kit/mutants/draw.py.
 
-Each test must first pass without the bug. The closing line `N passed, N failed, N skipped` counts
-caught, surviving and equivalent bugs. Exit status: 0, or 1 if a bug survived.
+Each test must first pass without the bug. In the closing line `N passed, N failed, N skipped`,
+detected bugs have passed, undetected bugs have failed, and equivalent bugs are skipped. Exit
+status: 0, or 1 if a bug has failed.
 """
 
 import datetime
@@ -38,8 +39,8 @@ CAUGHT, SURVIVED, OTHERWISE = 'caught', 'survived', 'fails in another way'
 
 
 def attempt(each: Mutant, tree: Tree, name: str) -> tuple[bool, str]:
-    """Runs the test in the tree as it is; returns (did the test or the guest fail?, their
-    output)."""
+    """Builds the tree's kernel, which may have the bug, and runs the test. Returns (did the test or
+    the guest fail?, output of both)."""
     boot = boot_of(each)
     if not boot:
         uml.build(tree)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""KUnit suites in user-mode Linux, which the kernel's kunit.py builds and runs. Trying a bug takes
-half a minute; a debug kernel takes several minutes to link and boot.
+"""Runs KUnit suites in user-mode Linux (UML). The kernel's kunit.py builds and starts UML. Trying a
+bug takes half a minute in UML, but several minutes with a debug kernel in a guest.
 
-The kernel has the symbols that the topics' `uml` in topic.toml names, and those of a debug kernel.
+UML is configured with the symbols that `uml` in each topic.toml names, and with the symbols of a
+debug kernel.
 """
 
 import shutil
@@ -50,7 +51,7 @@ def kunit(tree: Tree, verb: str, *words: Word) -> list[Word]:
 
 
 def build(tree: Tree) -> None:
-    """Builds the kernel of the tree as it is."""
+    """Builds the user-mode Linux of the tree."""
     folder(tree).mkdir(parents=True, exist_ok=True)
     (folder(tree) / 'kunitconfig').write_text(kunitconfig())
     env = {**dict.fromkeys(OF_THE_USER), 'CCACHE_BASEDIR': TOP, 'CCACHE_DEPEND': '1'}

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Debian packages through a private apt configuration; the system's stays unchanged.
-
-The mirror is the one that the system's own sources name.
+"""Downloads Debian packages with a private configuration of apt. The system's configuration stays
+unchanged. The mirror is the one that the system's configuration names.
 """
 
 import shutil
@@ -40,7 +39,7 @@ def private(
     name: str, suites: Sequence[str], arch: str | None = None, instead: str = ''
 ) -> Environment:
     """Writes the configuration build/apt/NAME and updates its lists; returns the environment for
-    apt. instead: an alternative, for error messages."""
+    apt. instead: what the user can do without a download, for error messages."""
     if not shutil.which('apt-get'):
         raise KitError(f'apt-get is needed to download {name}{instead and f": {instead}"}')
     source, keys = mirror(), sorted(KEYRINGS.glob('debian-archive-keyring.*'))
@@ -113,7 +112,8 @@ def fetch(package: str, machine: Machine, instead: str = '') -> Path:
 
 
 def fetch_file(package: str, machine: Machine, members: Sequence[str], path: Path) -> None:
-    """Extracts one file of a package of the guest's architecture to a path."""
+    """Downloads a package of the guest's architecture, and moves one of its files to `path`: the
+    first of `members` that exists."""
     files = fetch(package, machine)
     for member in members:
         if (files / member).is_file():

@@ -30,10 +30,10 @@ BUILD = {
     'rsync': 'rsync',
     'busybox-static': 'busybox',
     'ccache': 'ccache',
-    'uuid-dev': '',
-}  # selftests/vfio
-TESTS = {**BUILD, 'libcap-dev': ''}  # selftests/iommu
-MAIL = {**GIT, 'python3-venv': ''}  # b4
+    'uuid-dev': '',  # for selftests/vfio
+}
+TESTS = {**BUILD, 'libcap-dev': ''}  # libcap-dev: for selftests/iommu
+MAIL = {**GIT, 'python3-venv': ''}  # python3-venv: for b4
 CHECK = {
     **TESTS,
     **MAIL,

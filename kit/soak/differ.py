@@ -3,7 +3,7 @@
 patched kernel. Both must return the same results to user space, behind each IOMMU.
 
 soak/differ.toml defines the boots. Ends with `N passed, N failed, N skipped`. Exit status: 0, 1 if
-the kernels differ, or that of a guest.
+the kernels differ or a guest's job failed, 2 if a guest was lost, 3 after a kernel splat.
 """
 
 from collections import Counter
@@ -58,7 +58,7 @@ def settings() -> Settings:
 
 
 def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: Path) -> list[str]:
-    """The lines that the calls print on a kernel."""
+    """Makes the calls on one of the kernels; returns the lines that they print."""
     asked, arch = settings().guest, settings().archs[machine.arch]
     options = replace(
         asked,
@@ -76,7 +76,8 @@ def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: 
 
 
 def compare(base: Sequence[str], patched: Sequence[str]) -> dict[str, str | None]:
-    """{path: its first difference, or None} for each path in the output."""
+    """{path: the first difference between both kernels, or None}. The path, type1 or iommufd, is
+    the second word of each line."""
     found: dict[str, str | None] = {line.split()[1]: None for line in base}
     for one, other in zip_longest(base, patched, fillvalue='nothing'):
         path = (one if one != 'nothing' else other).split()[1]
@@ -86,7 +87,7 @@ def compare(base: Sequence[str], patched: Sequence[str]) -> dict[str, str | None
 
 
 def differ(machine: Machine, iommu: str, calls: int, seed: int, pool: Pool) -> Row:
-    """Runs the comparison behind one IOMMU, prints the results and returns their row."""
+    """Compares the kernels behind one IOMMU, prints the results, returns a row for soak.json."""
     asked, arch = settings(), settings().archs[machine.arch]
     trees = OURS.base, OURS.patched
     file = soak.built(machine, asked.program, asked.folders)

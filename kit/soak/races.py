@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Data races that KCSAN reports. The base has many, so a report counts only if one of its two
-accesses is in a function that the series changes.
+"""Selects KCSAN's reports of data races that concern the series. The base has many races, so a
+report counts only if one of its two accesses is in a function that the series changes.
 
-Reports name functions by the kernel's symbol table. A changed function that the compiler inlined
-has no symbol: its callers are used instead. Drivers that were not built are ignored, as common
-names such as probe() would match other drivers. A race that the series merely allows to happen is
-in unchanged functions: below() finds those where both accesses are called by changed functions.
+Reports name functions by the kernel's symbol table. If the compiler inlined a changed function, it
+has no symbol, and its callers count instead. Files that were not built are ignored: common names
+such as probe() would match functions of other drivers.
+
+The series may also allow a race in functions that it does not change. Such a report does not count.
+below() finds the reports in which changed functions called both accesses.
 """
 
 import re
@@ -87,8 +89,8 @@ def users(src: Path, files: set[str], names: set[str]) -> set[Function]:
 
 
 def changed_functions(machine: Machine, flavour: str) -> list[str]:
-    """The symbols of functions that the series or uncommitted changes add or change, or of their
-    callers if they are inlined."""
+    """The symbols of the functions that the series or uncommitted changes add or change. If a
+    function is inlined, the symbols of its callers."""
     src, known, files = source(PATCHED), symbols(machine, flavour), compiled(machine, flavour)
     found: set[Function] = set()
     new: set[Function] = set()
@@ -118,7 +120,7 @@ def changed_functions(machine: Machine, flavour: str) -> list[str]:
 
 
 def of_others(names: Iterable[str]) -> str:
-    """A regular expression that matches reports that do not count."""
+    """A regular expression for reports that do not count. names: the changed functions."""
     return rf'BUG: KCSAN: data-race in (?!.*\b({"|".join(names)})\b)'
 
 
@@ -139,7 +141,8 @@ def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def below(text: str, names: Sequence[str]) -> Counter[str]:
-    """Counts other reports in which the named functions called both accesses."""
+    """{title: number} of the reports that do not count, but in which changed functions (names)
+    called both accesses."""
     wanted, rule = set(names), re.compile(of_others(names))
     return Counter(
         title

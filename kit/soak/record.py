@@ -39,7 +39,7 @@ def load(path: Path | None = None) -> list[Row]:
 
 
 def place(row: Row) -> tuple[str, str, str]:
-    """The key of a row."""
+    """(architecture, flavour, IOMMU): there is one recorded row for each."""
     return row['arch'], row.get('flavour', ''), row.get('iommu', '')
 
 
@@ -48,7 +48,8 @@ def length(row: Row) -> int:
 
 
 def record(rows: Sequence[Row], path: Path | None = None) -> None:
-    """Replaces recorded rows, except those of longer runs."""
+    """Records the rows. A new row replaces the recorded row with the same place(), unless the
+    recorded row is of a longer run."""
     path = path or PATH
     with Lock(BUILD / 'record'):
         known = {place(row): row for row in load(path)}
@@ -69,7 +70,7 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
 
 
 def cell(value: int | dict[str, int] | None) -> str:
-    """The text of a value; '-' if the row is older than the column."""
+    """The text of a value; '-' if the row was recorded before the column existed."""
     if value is None:
         return '-'
     return f'{sum(value.values()) if isinstance(value, dict) else value:,}'

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make soak: on a debug kernel, injects each fault of the topics' calls in turn. Then it runs their
-workloads at once for MINUTES, while processes are killed, stopped, frozen and moved, and CPUs go
-offline. Afterwards no resource may leak. FLAVOUR=kcsan runs only the workloads, on a kernel that
-detects data races.
+"""make soak: looks for bugs and leaks on a debug kernel. First, it repeats each call that the
+topics change, and makes another operation of the call fail each time. Then it runs the workloads of
+all topics at once for MINUTES. Meanwhile processes are killed, stopped, frozen and moved between
+cgroups, and CPUs go offline. In the end, no resource may have leaked. FLAVOUR=kcsan runs only the
+workloads, on a kernel that detects data races.
 
-The programs are in soak/; soak/soak.toml defines their builds and boots. Ends with `N passed, N
-failed, N skipped`; soak/soak.json records the counts. Exit status: as for make test.
+The programs are in soak/. soak/soak.toml defines how they are built and booted. The last line is `N
+passed, N failed, N skipped`. soak/soak.json records the counts. Exit status: as for make test.
 """
 
 import random
@@ -52,7 +53,7 @@ def settings() -> Settings:
 
 
 def archs() -> list[str]:
-    """The architectures that it runs on."""
+    """The architectures on which `make soak` runs."""
     return sorted(settings().archs)
 
 
@@ -65,7 +66,7 @@ def built(machine: Machine, name: str, folders: Iterable[str]) -> Path:
 
 
 class Said(verdict.Report):
-    """Reads the counts that a program prints besides its results."""
+    """A report that also reads the counts that a program prints in addition to its results."""
 
     def __init__(self, tests: Sequence[Test]) -> None:
         super().__init__(tests)
@@ -110,7 +111,7 @@ def any_seed() -> int:
 
 
 def options_of(machine: Machine, minutes: int, splats: Words = ()) -> Options:
-    """The guest's options, with limits that allow for other running guests."""
+    """The guest's options. Its time limits are long, as other guests may run at the same time."""
     asked = settings().guest
     return replace(
         asked,
@@ -122,7 +123,8 @@ def options_of(machine: Machine, minutes: int, splats: Words = ()) -> Options:
 
 
 def tell_races(text: str, changed: Sequence[str]) -> None:
-    """Prints KCSAN's reports on code that the series does not change."""
+    """Prints the number of KCSAN's reports on code that the series does not change, and the titles
+    of those that races.below() finds."""
     count = len(re.findall(races.of_others(changed), text))
     print(f'soak: {count} races in code that the series does not change')
     for title, number in races.below(text, changed).most_common():

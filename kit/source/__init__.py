@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""series/ as files, linux/ as branches: base, apply, export, rebase, worktrees."""
+"""Keeps series/ (patch files) and linux/ (git branches) in step: base, apply, export, rebase."""

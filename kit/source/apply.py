@@ -38,8 +38,9 @@ AM = (
 def am(
     folder: Path, paths: Sequence[Path], *more: str, env: Environment | None = None
 ) -> tuple[Path, str, str] | None:
-    """Runs one git am for all patches, as each start reads and writes the index of 90,000 files.
-    Returns None, or (the patch that does not apply, ' (its file)', git's output)."""
+    """Runs git am once for all patches, as each start reads and writes an index of 90,000 files.
+    Returns None, or (patch that does not apply, ' (FILE)', git's output). FILE is the file that the
+    patch could not change."""
     done = try_git(*AM, *(more or ['--3way']), *paths, cwd=folder, env=env)
     if not done.returncode:
         return None
@@ -56,8 +57,8 @@ def am(
 
 
 def preimages() -> None:
-    """If the base is another release than the pinned one, applies the series to the touched files
-    of the pinned release. git needs these versions to merge patches (kit/source/preimages.py)."""
+    """If linux/ has another release than BASE names, applies the series to the touched files of the
+    release in BASE. git needs the resulting files to merge patches (kit/source/preimages.py)."""
     if version_of(git('show', 'base:Makefile')) == pinned()[0] or not as_pinned(
         lambda path: base_file(path, PINNED)
     ):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes linux/: the base kernel as one commit with the tag `base`.
 
-The sources, in this order: --linux (a git tree or an unpacked tree, which is only read), the stable
-git tree named by --stable-git or `git config series.stable`, and Debian's source package.
+If --linux names a git tree or an unpacked tree, the files come from this tree, which is only read.
+Otherwise they come from the stable git tree that --stable-git or `git config series.stable` names
+or, if there is none or it does not answer, from Debian's source package.
 """
 
 import functools
@@ -25,10 +26,11 @@ from kit.source.pinned import Reader, base_file, check_sums, mainline, pinned, t
 TMP = BUILD / 'base.tmp'
 TREE = TMP / 'linux'
 ORIGIN = LINUX / '.git/series-origin'  # the LINUX= from which linux/ was made
-NEEDED = 4 << 30  # 1.8 GB of files, 0.4 GB of git, and the package
+NEEDED = 4 << 30  # bytes on disk: 1.8 GB of files, 0.4 GB of git's data, and the package
 
 
-# A release is X.Y, which includes all X.Y.Z, or one X.Y.Z; the default is the series' X.Y
+# An argument `release` is X.Y, which stands for every X.Y.Z, or a single X.Y.Z. None stands for the
+# X.Y of the release in BASE.
 
 
 def is_release(version: str, release: str | None) -> bool:
@@ -182,7 +184,7 @@ def debian_versions(release: str | None = None) -> tuple[Environment, str, list[
 
 
 def from_package(env: Environment, name: str, version: str, *paths: str) -> str:
-    """Downloads and unpacks the package, or only these files of it."""
+    """Downloads and unpacks the package. paths: if given, unpacks only these files."""
     step(
         f'download {name} {version}',
         ['apt-get', 'download', f'{name}={version}'],
@@ -242,12 +244,12 @@ def package_reader() -> Reader:
 
 
 def commit(version: str) -> None:
-    """Commits the tree in a new repository."""
+    """Makes TREE a git repository with one commit, which has the tag `base`."""
     git('init', '-q', TREE, cwd=TMP)
     head = write_commit(version)
     git('update-ref', '--no-deref', 'HEAD', head, cwd=TREE)
     git('tag', 'base', head, cwd=TREE)
-    # a rebase moves the branches of lower topics, too
+    # with these settings, a rebase also moves the branches of earlier topics
     for setting in ('rebase.updateRefs', 'rebase.autoSquash'):
         git('config', setting, 'true', cwd=TREE)
 
@@ -288,7 +290,8 @@ def write_commit(version: str, **env: str) -> str:
 
 
 def existing(path: str | None) -> None:
-    """Checks an existing linux/, which must have our base and stays unchanged."""
+    """Checks an existing linux/, and leaves it unchanged. Raises an error unless its tag `base` is
+    a release to which the series can apply."""
     if (
         try_git('rev-parse', '-q', '--verify', 'base^{commit}').returncode
         or not (LINUX / '.git').exists()
@@ -302,7 +305,7 @@ def existing(path: str | None) -> None:
         say(f'base: note: linux/ has {version}, the series is based on {pinned()[0]}')
     check_sums(version, base_file)
     kept = ORIGIN.read_text() if ORIGIN.exists() else ''
-    if version != pinned()[0] and kept:  # BASE may list new files
+    if version != pinned()[0] and kept:  # BASE may list more files than when linux/ was made
         preimages.find(kept)
     if path and kept != str(Path(path).expanduser().resolve()):
         raise KitError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""git, independent of the user's configuration, and worktrees of linux/."""
+"""Runs git, independently of the user's configuration, and makes worktrees of linux/."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ COMMITTER = {'name': 'v7.3.y series', 'email': 'series@localhost', 'date': '2026
 
 # The user's git configuration must not affect how patches are applied and exported
 GIT_ENV = {
-    # git's child processes in another owner's tree ignore -c
+    # safe.directory is in a file, as git's child processes ignore it if it is given with -c
     'GIT_CONFIG_GLOBAL': str(Path(__file__).with_name('gitconfig')),
     'GIT_CONFIG_NOSYSTEM': '1',
     'GIT_ATTR_NOSYSTEM': '1',
@@ -87,7 +87,7 @@ def try_git(
     env: Environment | None = None,
     stdin: str | None = None,
 ) -> Done:
-    """Like git(), but returns also if git fails."""
+    """Like git(), but returns git's output and exit status, and raises no error if git fails."""
     return result(
         git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})), stdin=stdin
     )
@@ -104,8 +104,9 @@ def remove(folder: Path) -> None:
 
 
 def whole(folder: Path) -> bool:
-    """Does the work tree belong to an existing repository that lists it? Otherwise git would use
-    another one: that of a parent folder, or, after linux/ was made again, of another worktree."""
+    """Is the folder a work tree of a repository that exists, lists this folder and has its commit?
+    Otherwise, git in this folder would use the repository of a parent folder or, after linux/ was
+    made again, the state of another worktree."""
     own = folder / '.git'
     if not own.exists():
         return False
@@ -124,7 +125,7 @@ def is_at(folder: Path, commit: str) -> bool:
 
 def check_out(what: str, folder: Path, commit: str) -> None:
     """Checks out the commit in a work tree and discards changes in it."""
-    # left by a killed checkout
+    # a killed checkout leaves this lock
     lock = git('rev-parse', '--git-path', 'index.lock', cwd=folder).strip()
     (folder / lock).unlink(missing_ok=True)
     step(
@@ -136,7 +137,8 @@ def check_out(what: str, folder: Path, commit: str) -> None:
 
 
 def whole_worktree(what: str, folder: Path, commit: str) -> None:
-    """Makes a worktree with all files of the commit, or checks it out in an existing one."""
+    """Makes a worktree with all files of the commit. If the worktree exists, checks out the commit
+    there."""
     if whole(folder):
         if not is_at(folder, commit):
             check_out(f'{what}: checkout', folder, commit)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""BASE: the release on which the series is based, and checksums of the files that it touches."""
+"""Reads the file BASE. It names the release on which the series is based, and has checksums of the
+files that the series touches."""
 
 import hashlib
 import re
@@ -12,8 +13,9 @@ from kit.source.git import git, try_git
 
 Reader = Callable[[str], bytes | None]  # returns a file's content
 
-# If linux/ has another base: the touched files of the release in BASE, and the series on top. git
-# needs them to merge; the references protect them from garbage collection.
+# References in a linux/ with another release than BASE names. PINNED has the touched files of the
+# release in BASE, PREIMAGES has the series on top of PINNED. git needs these files to merge
+# patches. The references protect them from garbage collection.
 PINNED, PREIMAGES = 'refs/series/pinned', 'refs/series/preimages'
 
 
@@ -55,8 +57,8 @@ def base_file(path: str, commit: str = 'base') -> bytes | None:
 
 
 def check_sums(version: str, read: Reader) -> None:
-    """Raises an error if touched files differ from those in BASE. On another release it only prints
-    a note, and `git am` merges."""
+    """Raises an error if a file that the series touches does not have its checksum in BASE. If
+    `version` is not the release in BASE, only prints a note: `git am` will merge."""
     wanted, sums = pinned()
     for path, digest in sums.items():
         content = read(path)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Files that git needs to merge patches if linux/ is another release than the series is based on.
+"""Adds files that git needs to merge patches if linux/ is not the release in BASE.
 
-`git am --3way` merges with the versions of files that a patch was made from: those of the release
-in BASE, and those that earlier patches produce. find() adds the former to linux/, as a commit with
-only the touched files. preimages() in kit/source/apply.py makes the latter by applying the series.
+`git am --3way` needs each file in the version from which a patch was made. Some of these versions
+are files of the release in BASE: find() adds them to linux/, as a commit with only the touched
+files. The others result from earlier patches: preimages() in kit/source/apply.py makes them by
+applying the series.
 """
 
 import shutil
@@ -31,7 +32,8 @@ def blob(commit: str, folder: Path) -> Reader:
 
 
 def from_stable(url: str) -> Files | None:
-    """Fetches only these files, if the server supports that."""
+    """Fetches the files in BASE from a stable git tree. If the server supports this, nothing else
+    is fetched."""
     git('init', '-q', TMP / 'git', cwd=TMP)
     git('remote', 'add', 'origin', url, cwd=TMP / 'git')
     tag, paths = tag_of(pinned()[0]), list(pinned()[1])
@@ -81,7 +83,8 @@ def sources(
 
 
 def find(linux: str | None, stable: str | None = None, package: Reader | None = None) -> None:
-    """Adds the files to linux/ if they are missing; package: a reader of Debian's package."""
+    """Adds the touched files of the release in BASE to linux/ if they are missing. package: a
+    reader of Debian's package."""
     if not pinned()[1] or as_pinned(lambda path: base_file(path, PINNED)):
         return
     shutil.rmtree(TMP, ignore_errors=True)
@@ -101,7 +104,7 @@ def find(linux: str | None, stable: str | None = None, package: Reader | None = 
 
 
 def keep(files: Files) -> None:
-    """Commits only these files."""
+    """Makes a commit in linux/ with only these files, to which PINNED refers."""
     for path, content in files.items():
         (TMP / 'files' / path).parent.mkdir(parents=True, exist_ok=True)
         (TMP / 'files' / path).write_bytes(content)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """python3 -m kit rebase TREE|VERSION: moves the series onto another release of Linux.
 
-TREE is an unpacked tree, or a git tree, in which the newest release below HEAD is used. VERSION is
-X.Y.Z, or X.Y for its newest X.Y.Z. It is looked up in the tree of --linux, the stable git tree and
-Debian's package, in this order.
+TREE is the path of an unpacked tree or of a git tree. In a git tree, the newest release below HEAD
+is used. VERSION is X.Y.Z, or X.Y for the newest X.Y.Z. VERSION is looked up in the tree of --linux.
+Without --linux, it is looked up in the stable git tree, then in Debian's package.
 
 linux/ must correspond to series/. git rebases the topics' branches. Patches that the release
 already contains are dropped and named. Then series/ and BASE are written, as by `make export`. A
@@ -47,14 +47,14 @@ def release_of(path: Path) -> str:
     ).stdout.strip()
     if found:
         found = found.removeprefix('v')
-        return found if found.count('.') > 1 else f'{found}.0'  # exactly this one
+        return found if found.count('.') > 1 else f'{found}.0'  # X.Y would also match X.Y.Z
     if not (path / 'Makefile').is_file():
         raise KitError(f'{path}: no Makefile there: give a Linux tree')
     return version_of((path / 'Makefile').read_text())
 
 
 def asked(wanted: str, linux: str | None) -> tuple[str, str | Path | None]:
-    """(release, path or None)"""
+    """(release, path of the tree with it or None) for the argument TREE or VERSION."""
     if re.fullmatch(r'v?\d+\.\d+(\.\d+)?', wanted):
         return wanted.removeprefix('v'), linux
     path = Path(wanted).expanduser().resolve()
@@ -126,8 +126,8 @@ def all_subjects() -> list[str]:
 
 
 def rebase(commit: str, version: str, subjects: Sequence[str]) -> None:
-    """Rebases the stacked branches. Moves the tag first, as the user may have to continue by
-    hand."""
+    """Rebases the stacked branches. Moves the tag `base` first, as the user may have to continue
+    the rebase by hand."""
     before = git('rev-parse', 'base^{commit}').strip()
     # git reuses recorded resolutions
     git('config', 'rerere.enabled', 'true')

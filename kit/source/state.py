@@ -21,7 +21,7 @@ MADE = 'refs/series/made'
 
 @contextlib.contextmanager
 def exported() -> Iterator[tuple[Path, dict[str, list[str]]]]:
-    """A new folder with the files that `make export` would write, and their names."""
+    """Yields (a new folder with the patches that `make export` would write, {part: [names]})."""
     with Lock(BUILD / 'export'):
         folder = BUILD / 'export' / 'series'
         shutil.rmtree(folder, ignore_errors=True)
@@ -30,7 +30,7 @@ def exported() -> Iterator[tuple[Path, dict[str, list[str]]]]:
 
 
 def same_bytes(folder: Path, names: dict[str, list[str]]) -> list[str]:
-    """The names of patches in series/ that differ from these; empty if all are the same."""
+    """The patches that differ between the folder and series/, or are in only one of them."""
     different = []
     for topic, files in names.items():
         old = {path.name: path for path in patch_files(topic)}
@@ -61,8 +61,8 @@ def load_state() -> dict[str, tuple[str, str]]:
 
 
 def series_changed(different: Sequence[str]) -> list[str]:
-    """The differing files whose topic changed in series/ (git pull, an edit) since linux/ was made
-    from it."""
+    """Those of the differing files whose topic or posting has changed in series/, by git pull or an
+    edit, since linux/ and series/ last corresponded."""
     changed = {topic for topic, (_, number) in load_state().items() if number != digest(topic)}
     return [name for name in different if name[len('series/') :].rpartition('/')[0] in changed]
 
@@ -93,7 +93,8 @@ def uncommitted() -> list[str]:
 
 
 def half_checked_out(name: str) -> bool:
-    """Is the file the same as in the commits of `tree`? Then a killed `tree` wrote it."""
+    """Is the file the same as in the last commit of MADE? Then a `make tree` that was killed wrote
+    it."""
     path = LINUX / name
     return path.is_file() and path.read_bytes() == base_file(name, MADE)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes linux/ from series/: the base and one branch per topic or posting.
 
-`make tree` fails if linux/ holds work that series/ lacks. Other verbs (keep) use such a linux/ as
-it is and print a note. Verbs that also accept the user's own tree (stay) use any checked-out commit
-of series/, too.
+`make tree` fails if linux/ holds work that series/ lacks. Other verbs (keep=True) use such a linux/
+as it is, and print a note. If another commit of series/ than the last one is checked out, verbs
+that accept the user's own tree (stay=True) use this commit.
 """
 
 from kit.errors import KitError
@@ -56,10 +56,10 @@ def synchronize(keep: bool, stay: bool) -> None:
         say(f'tree: linux/ is used as it is, at {elsewhere()}; `make tree` goes back to {last}')
         return
     tips = applied()
-    # This loses nothing: own_work() found all commits in series/, and git refuses to overwrite
-    # files. Only if a killed `tree` wrote all uncommitted files, --force is used. That is checked
-    # again here, as the user may have edited files meanwhile. MADE names the commits in case this
-    # process is killed.
+    # The checkout loses nothing: own_work() found all commits in series/, and git refuses to
+    # overwrite files. --force is used only if a `make tree` that was killed wrote all uncommitted
+    # files. This is checked again here, as the user may have edited files meanwhile. MADE refers to
+    # the commits, in case this process is killed.
     files = uncommitted()
     force = ['--force'] if files and all(map(half_checked_out, files)) else []
     git('update-ref', MADE, tips[last])

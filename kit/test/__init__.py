@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests in guests: their boots and the meaning of their output."""
+"""Runs tests in guests: plans the boots, and judges the output of the tests."""

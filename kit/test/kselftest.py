@@ -26,7 +26,8 @@ from kit.test import results, verdict
 from kit.test.verdict import closing
 from kit.vm import guest
 
-# RUN: variables with the programs of `make run_tests`. MADE: built files. KEPT: source files
+# Variables of a suite's Makefile. RUN: the programs that `make run_tests` runs. MADE: files that
+# the build makes. KEPT: files of the source.
 RUN = ('TEST_GEN_PROGS', 'TEST_CUSTOM_PROGS', 'TEST_PROGS')
 MADE = ('TEST_GEN_PROGS', 'TEST_GEN_PROGS_EXTENDED', 'TEST_GEN_FILES', 'TEST_CUSTOM_PROGS')
 KEPT = ('TEST_PROGS', 'TEST_PROGS_EXTENDED', 'TEST_FILES')
@@ -40,7 +41,7 @@ Packed = dict[str, dict[str, Path]]  # {suite: {name in it: file}}
 
 
 def parser_tree() -> Path:
-    """The tree with the KTAP parser: linux/, or the user's tree without it."""
+    """The tree with the KTAP parser: linux/ or, if it does not exist, the user's tree."""
     return LINUX if (LINUX / 'Makefile').exists() else user_tree.alone().linux
 
 
@@ -90,8 +91,8 @@ class Suite:
         return list(dict.fromkeys(name for each in RUN for name in self.lists[each]))
 
     def goals(self, wanted: set[str]) -> list[Word]:
-        """The goals of make: only the wanted programs if all are compiled; scripts may call any
-        other."""
+        """The goals of make. If all wanted programs are compiled, only they are built. If one is a
+        script, the whole suite is built, as the script may call any program."""
         compiled = {name for each in MADE for name in self.lists[each]}
         known = compiled | {name for each in KEPT for name in self.lists[each]}
         for name in sorted(wanted - known):
@@ -104,8 +105,8 @@ class Suite:
         return ['-k', 'all']
 
     def build(self, goals: Sequence[Word]) -> None:
-        """Builds the goals. Programs that fail to build, or were built from other sources, are
-        absent afterwards."""
+        """Builds the goals. If the sources have changed, deletes all built files first. A program
+        that fails to build is therefore missing afterwards."""
         stamp = stamp_of(self.machine, self.name, sources_of(self.machine, self.tree))
         mark = self.made / '.stamp'
         if not mark.exists() or mark.read_text() != stamp:
@@ -147,7 +148,7 @@ class Suite:
 
 
 def lacks(path: Path) -> str:
-    """The interpreter that a script needs and the guest lacks."""
+    """The interpreter that a script needs and the guest lacks; empty if there is none."""
     with open(path, 'rb') as file:
         first = file.readline(200)
     if not first.startswith(b'#!'):

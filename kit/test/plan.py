@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The guests that `make test` boots: the boots of all topics, with identical ones merged.
+"""Plans the boots of `make test`. Boots of all topics that differ only in their tests are merged.
 
-A test with `base` also runs on the base, where it must fail: see on_base().
+A test with the key `base` in topic.toml also runs on the base kernel, where it must fail: see
+on_base().
 """
 
 import re
@@ -19,7 +20,8 @@ Asked = Iterable[tuple[str, BootTable]]  # (topic, its boot)
 
 
 def whole(topic: str, test: Test) -> Test:
-    """The test with its name, and for a reproducer its file in the guest."""
+    """The test with its name filled in. For a reproducer, also the topic and the name of its file
+    in the guest."""
     name = test.name or Path(test.program or test.kunit or test.reproducer).name
     if not test.reproducer:
         return replace(test, name=name)
@@ -35,14 +37,15 @@ def tests_of(topic: str, boot: BootTable) -> tuple[Test, ...]:
 
 
 def on_machine(options: Options, changes: Table) -> Options:
-    """The options on a machine that the user changed."""
+    """The boot's options with the changes of the user. If the new number of CPUs cannot be divided
+    among the NUMA nodes, the guest has one node."""
     changed = replace(options, **changes)
     return replace(changed, nodes=1) if changed.cpus % changed.nodes else changed
 
 
 def merged(asked: Asked, changes: Table | None = None) -> list[Boot]:
-    """Merges boots that differ only in their tests. changes: Options that the user changed; tests
-    may then skip."""
+    """Merges boots that differ only in their tests. changes: {field of Options: value} from the
+    user, for example from CPUS=. With changes, every test may be skipped."""
     found: dict[object, Boot] = {}
     for topic, table in asked:
         tests = tests_of(topic, table)
@@ -66,8 +69,9 @@ def merged(asked: Asked, changes: Table | None = None) -> list[Boot]:
 
 
 def on_base(asked: Asked) -> list[Boot]:
-    """The boots of the base kernel, with the tests that must fail there. They are not merged, as a
-    failing test may crash the kernel. `base_full`: only with FULL=1."""
+    """The boots of the base kernel, with the tests that must fail there. These boots are not
+    merged, as a failing test may crash the kernel. With `base_full` in topic.toml, they run only
+    with FULL=1."""
     found = []
     for topic, boot in asked:
         if tests := tuple(test for test in boot.test if test.base):

@@ -58,7 +58,8 @@ def plain(text: str) -> str:
 
 
 def group(name: str, lines: Sequence[str], good: bool, number: int) -> list[str]:
-    """The lines of a test with subtests: their lines, indented, then its own."""
+    """The lines of a test with subtests. The lines of the subtests are indented; the line with the
+    test's own result comes last."""
     deeper = [f'    {line}' for line in lines]
     return [*deeper, f'{"ok" if good else "not ok"} {number} {plain(name)}']
 

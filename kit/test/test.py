@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make test: boots the topics' kernels and runs their selftests and KUnit suites. Reproducers also
-run on the base, where they must show their bug. FULL=1 adds slow tests, some minutes of all
-workloads at once, and some seeded bugs, which the tests must detect.
+"""make test: boots the topics' kernels and runs their selftests and KUnit suites. Tests of fixes of
+the base also run on the base kernel, where they must show the bug. FULL=1 adds slow tests, five
+minutes of all workloads of `make soak` at once, and some seeded bugs. The tests must detect these.
 
 Ends with `N passed, N failed, N skipped`. Exit status: 0, 1 if a test failed, 2 if a guest was
 lost, 3 after a kernel splat.
@@ -30,7 +30,7 @@ from kit.test.results import Ended
 from kit.test.verdict import Counts, closing
 from kit.vm import console, guest
 
-MINUTES = 5  # of all topics' workloads, on each architecture
+MINUTES = 5  # how long FULL=1 runs all workloads on each architecture
 Tell = Callable[[Ended], object]
 
 
@@ -48,8 +48,8 @@ class Asked:
 
 
 def there(test: Test, tree: Tree) -> bool:
-    """Does the tree have the test? A user's tree may lack tests that the series adds, and fixes for
-    bugs of the base."""
+    """Does the tree have the test? A user's tree may lack tests that the series adds. It may also
+    lack fixes for bugs of the base, so reproducers do not run on it."""
     if test.reproducer:
         return False
     if test.program:
@@ -90,8 +90,8 @@ def boots_of(asked: Asked, trees: Trees = OURS) -> list[Boot]:
 
 
 def soaked(asked: Asked) -> list[str]:
-    """The architectures of `--test soak`, which runs all workloads at once. Their kernel, CPUs and
-    devices cannot be changed."""
+    """The architectures on which the test `soak` runs all workloads at once. It needs FULL=1. There
+    are none if the user has changed the kernel, the CPUs or the IOMMU of guests."""
     if (
         not asked.full
         or asked.linux
@@ -134,7 +134,7 @@ def prepare(boot: Boot, trees: Trees = OURS) -> tuple[Path, list[Path]]:
 
 
 def patient(boot: Boot) -> Options:
-    """The boot's options, with limits that allow for other running guests."""
+    """The boot's options. Its time limits are long, as other guests may run at the same time."""
     silence = max(test.timeout for test in boot.tests)
     return replace(
         boot.options,
@@ -184,7 +184,8 @@ def run_boot(
 
 
 def worse(one: int, other: int) -> int:
-    """The worse of two guests' statuses: lost, then splat, then failed test."""
+    """The worse status of two guests. A lost guest is worse than a splat, and a splat is worse than
+    a failed test."""
     badness = [guest.OK, guest.FAILED, guest.SPLAT, guest.LOST]
     return max(one, other, key=badness.index)
 
@@ -196,9 +197,9 @@ def run_all(
     trees: Trees = OURS,
     tell: Tell | None = None,
 ) -> Iterator[tuple[Counts, int]]:
-    """Runs boots and soaks in parallel, while files of others are built. Boots with `alone` depend
-    on CPU time and come last, one after the other. Yields (Counter, guest status); tell: see
-    run_boot().
+    """Runs boots and soaks in parallel. While guests run, the files of later boots are built. Boots
+    with `alone` depend on CPU time: they come last, one after the other. Yields (Counter, guest
+    status); tell: see run_boot().
     """
     alone = [boot for boot in boots if boot.alone]
     running = [pool.submit(run_soak, arch, tell) for arch in soaks]
@@ -235,7 +236,7 @@ def main(trees: Trees = OURS, **given: Any) -> int:
 
 def mutants() -> Counts:
     """Tries one in ten of the seeded bugs."""
-    from kit.mutants import run  # imports this module
+    from kit.mutants import run  # not at the top, as kit.mutants.making imports this module
 
     return run.tenth()
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The output of tests in a guest: printed as it arrives, then judged by the kernel's KTAP
-parser."""
+"""Prints the output of tests in a guest as it arrives. Then the kernel's KTAP parser judges it."""
 
 import re
 import sys
@@ -35,7 +34,7 @@ class Result:
     log: tuple[str, ...] = ()  # lines of its output
 
 
-# Runs a program without KTAP, whose exit status is the result.
+# A shell function. It runs a program whose only result is its exit status, and prints it as KTAP.
 PLAIN = r"""plain() {
 	name=$1; shift
 	echo "TAP version 13"; echo "1..1"
@@ -70,8 +69,8 @@ def command_of(test: Test) -> str:
 
 
 def job_of(tests: Sequence[Test], first: str = '[ ! -e /job/keep_vm ] || /job/keep_vm') -> str:
-    """The shell script that runs the tests one after the other, each between two marks; first: its
-    first command."""
+    """The shell script that runs the tests one after the other, each between two marks. first: the
+    first command of the script."""
     lines = ['#!/bin/sh', 'cd /tmp', PLAIN, first]
     for number, test in enumerate(tests):
         # start the mark on a new line, even if the output lacks a final newline
@@ -242,7 +241,7 @@ def results_of(
 
 
 def of_status(whole: Callable[..., Result], code: int, lines: list[str]) -> Result:
-    """The result of a program without KTAP, or whose KTAP is empty."""
+    """The result of a program that prints no KTAP, or whose KTAP has no results."""
     if code == EXIT_SKIPPED:
         return whole(SKIPPED, next((line for line in reversed(lines) if line.strip()), ''))
     if code:

@@ -2,8 +2,8 @@
 """python3 -m kit boot ARCH FLAVOUR patched|base [options] JOB [FILE…]
 
 Builds and boots a kernel, runs the shell script JOB in the guest, and prints its output. FILEs are
-in /job, which is also in PATH. $BDF is the address of the test device. Exit status: 0, 1 if the job
-failed, 2 if the guest was lost, 3 after a kernel splat.
+in /job, which is also in PATH. $BDF is the address of the first device on vfio-pci. Exit status: 0,
+1 if the job failed, 2 if the guest was lost, 3 after a kernel splat.
 """
 
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""A guest's console: the lines that fail a run, and reading of growing files."""
+"""Finds the lines of a guest's console that fail a run, and reads files while they grow."""
 
 import datetime
 import re
@@ -56,7 +56,7 @@ def exception(where: str, line: str) -> tuple[str, Rule, str, datetime.date]:
 
 
 def exceptions(folder: Path = GUEST) -> dict[str, tuple[str, Rule, str, datetime.date]]:
-    """{place: exception()}"""
+    """{FILE:NUMBER: exception()} for each line of splats.allowed."""
     found = [
         (f'guest/splats.allowed:{number}', line)
         for number, line in numbered_lines(folder / 'splats.allowed')
@@ -81,7 +81,8 @@ def splat_rules(
     folder: Path = GUEST,
     today: datetime.date | None = None,
 ) -> Rules:
-    """(lines that fail a run, exceptions of this architecture or expected by the boot's tests)."""
+    """(regular expressions of lines that fail a run, those of exceptions). Exceptions are the lines
+    of splats.allowed for this architecture, and `expected`: lines that the boot's tests provoke."""
     bad = [
         compiled(f'guest/splats:{number}', line)
         for number, line in numbered_lines(folder / 'splats')

@@ -3,8 +3,8 @@
 
 The console, the job's output (results) and its exit status leave the guest through separate ports
 and are stored in a folder of build/results/. Boot, job and shutdown have separate time limits. A
-guest that exceeds a limit, or ends without an exit status, is lost: this differs from a failed
-test.
+guest that exceeds a limit, or ends without an exit status, is lost. Its exit status, LOST, differs
+from that of a failed test.
 """
 
 import ctypes
@@ -30,8 +30,8 @@ from kit.vm.qemu import command_line, host_is, need
 
 OK, FAILED, LOST, SPLAT = 0, 1, 2, 3  # exit statuses of verbs that boot guests
 RESULTS = BUILD / 'results'
-# A busy host has stopped four vCPUs for more than half a minute, which Linux by default reports as
-# a lockup. A real hang exceeds these limits, too.
+# On a busy host, four vCPUs did not run for more than half a minute. With its default limits, Linux
+# reports this as a lockup. A real hang exceeds these higher limits, too.
 PATIENT = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
 FOLDERS = 40  # number of folders to keep in build/results
 
@@ -146,8 +146,8 @@ def why_lost(heard: Heard, text: str, folder: Path, status: int) -> str:
 def judge(
     lost: str | None, code: int | None, found: Sequence[str], folder: Path
 ) -> tuple[int, str, str]:
-    """(status, message, detail). A lost guest comes before splats, and these before the exit
-    status."""
+    """(status, message, detail) of a guest. If the guest was lost, splats do not affect the status.
+    If it had splats, the job's exit status does not."""
     where = shown(folder / 'console')
     if lost:
         registers = folder / 'registers'
@@ -260,8 +260,8 @@ def run_guest(
     what: str | None = None,
     on_line: OnLine | None = None,
 ) -> Outcome:
-    """Boots the image and runs the job, a script's text or path, with the files; returns the
-    Outcome.
+    """Boots the image, runs the job in the guest, and returns the Outcome. job: the text or the
+    path of a shell script. files: the guest has copies of them in /job.
 
     on_line is called with each line of the job's output as it arrives.
     """

@@ -111,5 +111,6 @@ def joined(path: Path, archives: Sequence[Path]) -> Path:
 
 
 def with_job(machine: Machine, folder: Path, files: dict[str, bytes]) -> Path:
-    """Writes an initrd with the system, and these files in /job, into the boot's folder."""
+    """Writes an initrd into the folder of a boot. The initrd has the system and, in /job, these
+    files."""
     return joined(folder / 'initrd', [system(machine), overlay(folder / 'job.cpio', files)])

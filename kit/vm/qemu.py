@@ -11,7 +11,7 @@ from kit.errors import KitError
 from kit.host import host_cpus
 from kit.model import Machine, Options
 
-NEEDED = (8, 2)  # the first version with igb
+NEEDED = (8, 2)  # the first version with the network device igb
 
 
 def host_is(machine: Machine) -> bool:
@@ -93,7 +93,7 @@ def command_line(
     ]
     words += (kvm and machine.options_kvm) or machine.options
     words += iommu.qemu
-    # each node has its own caches
+    # one socket for each node, so that each node has its own caches
     sockets = f',sockets={options.nodes}' if options.nodes > 1 else ''
     words += ['-cpu', machine.cpu_kvm if kvm else machine.cpu_tcg, '-smp', f'{cpus}{sockets}']
     words += memory_words(cpus, mebibytes(options.memory or machine.memory), options)

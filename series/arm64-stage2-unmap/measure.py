@@ -23,7 +23,7 @@ PROGRAMS = [
     'kvm_page_table_test',
     'dirty_log_perf_test',
 ]
-MODES = {  # {name: options of its guests, beyond 4 GiB and one CPU}
+MODES = {  # {name: Options of its guests}; by default, a guest has 4 GiB and one CPU
     'vhe': {},
     'nvhe': {'append': 'kvm-arm.mode=nvhe'},
     'protected': {'append': 'kvm-arm.mode=protected'},
@@ -31,7 +31,7 @@ MODES = {  # {name: options of its guests, beyond 4 GiB and one CPU}
     'rt': {},
     # three vCPUs fault pages in during the walk, on their own CPUs
     '3 vCPUs': {'cpus': 4},
-    # the task runs on the CPU of a vCPU that writes the memory, and therefore waits for mmu_lock
+    # The task runs on the CPU of a vCPU. The vCPU writes the memory, so it waits for mmu_lock.
     'waiter': {'cpus': 2},
 }
 FLAVOURS = {'rt': 'plain+rt'}
@@ -66,7 +66,7 @@ COSTS = {
 }
 HIGHER = ('l2_progress', 'faults_per_s')
 
-# runs of stage2_unmap_perf: (metric, unit, options, line of its output, factor)
+# {kind: (metric, unit, options of stage2_unmap_perf, name of the figure in its output, factor)}
 KINDS = {
     'latency': ('wakeup_latency_us', 'us', '-t', 'wakeup_latency_us', 1),
     'unmap': ('unmap_instructions', 'instructions', '', 'unmap_us', 1000),
@@ -83,10 +83,10 @@ KINDS = {
     'time': ('faulting_vcpus_time', 'instructions', '-f 3 -c', 'unmap_us', 1000),
     'walks': ('lock_handovers', 'count', '-f 3 -c', 'walks', 1),
     'flushes': ('range_invalidations', 'count', '-f 3 -c', 'range_invalidations', 1),
-    'faults': ('faults_per_s', 'faults/s', '-f 3 -c', 'faults', 10**6),  # by unmap_us
+    'faults': ('faults_per_s', 'faults/s', '-f 3 -c', 'faults', 10**6),  # see reader()
 }
 
-# further fields of a row, besides its operation and size
+# {kind: further fields of a row, besides its operation and size}
 FIELDS = {
     'latency': {'cpu_of': 'holder'},
     'waiter': {'cpu_of': 'waiter'},
@@ -95,8 +95,9 @@ FIELDS = {
     'small': {'host_pages': '4k'},
 }
 
-# (mode, CPU) of a boot: its measurements, (kind, operation, MiB) or (kind, operation, MiB, slots).
-# Costs of an unmap are measured with `discard`, as `delete` would include a grace period.
+# {(mode, CPU) of a boot: its measurements}. A measurement is (kind, operation, MiB of memory), or
+# (kind, operation, MiB, number of memslots). The costs of an unmap are measured with the operation
+# `discard`: those of `delete` would include a grace period.
 BOOTS = {
     ('vhe', 'max'): [
         ('latency', 'delete', 128),
@@ -201,7 +202,7 @@ def instructions(text):
 NESTED = {'operation': 'nested-log', 'mib': 1024, 'slots': 1}
 LOGGED = 'stage2_unmap_nested -t what_l2_writes_is_logged'
 UPSTREAM = {'operation': 'upstream test'}
-# jobs that run other commands
+# measurements with other commands, in the form that jobs() returns
 OTHERS = {
     ('vhe', 'max'): [
         *(
@@ -245,9 +246,9 @@ OTHERS = {
 
 
 def perf(mode, operation, mib, slots, more=''):
-    # -b maps blocks and splits them, which is a faster setup than mapping pages. It cannot be used
-    # if the split is measured, in protected mode (the hypervisor does not split) and with
-    # PREEMPT_RT (no transparent huge pages).
+    # The option -b maps blocks and splits them. This is a faster setup than mapping pages. Three
+    # cases exclude -b: the split itself is measured; in protected mode, the hypervisor does not
+    # split; with PREEMPT_RT, there are no transparent huge pages.
     split = '' if mode in ('protected', 'rt') or operation == 'split' else '-b '
     return f'stage2_unmap_perf -o {operation} -m {mib} -s {slots} {split}{more}'.rstrip()
 
@@ -267,7 +268,7 @@ def jobs(mode, cpu):
         (slots,) = several or (1,)
         command = perf(mode, operation, mib, slots, more)
         where = {'operation': operation, 'mib': mib, 'slots': slots, **FIELDS.get(kind, {})}
-        if kind in ('small', 'page'):  # the host's pages must be 4K as well
+        if kind in ('small', 'page'):  # no -b, as the host's pages must be 4K, too
             command = command.replace(' -b', '')
         found.append((metric, unit, where, command, reader(kind)))
     return found + OTHERS.get((mode, cpu), [])
@@ -329,7 +330,8 @@ def measured(bench, *wheres):
             before, after = ([[found[tree, mode, cpu][0][number]]] for tree in ('base', 'patched'))
             better = 'higher' if metric in HIGHER else 'lower'
             rows.append(row(metric, before, after, unit, better, **fields, mode=mode, cpu=cpu))
-            if metric == 'table_free_instructions':  # the base frees tables while it walks
+            # the base frees tables while it walks, so it has no figure of its own for this
+            if metric == 'table_free_instructions':
                 rows[-1] |= dict.fromkeys(('base', 'ratio', 'min', 'max'))
     return rows, found[keys[0]][1]
 
@@ -375,7 +377,7 @@ def describe(each):
     return [what, each['mode'], each['cpu']]
 
 
-# rows of the cover letter: each operation, mode and CPU once, and regressions
+# rows of the cover letter: {metric: {(operation, mode, CPU)}}
 COVER = {
     'wakeup_latency_us': {
         ('close', 'vhe', 'max'),
@@ -398,7 +400,7 @@ COVER = {
 
 
 def cover(each):
-    """The rows of COVER; latencies only for 1 GiB."""
+    """Does the cover letter have this row? It has the rows in COVER; latencies only for 1 GiB."""
     where = each.get('operation'), each['mode'], each['cpu']
     return where in COVER.get(each['metric'], ()) and (
         each['metric'] != 'wakeup_latency_us' or each['mib'] == 1024
@@ -406,7 +408,8 @@ def cover(each):
 
 
 def drawn(each):
-    """Latencies for 1 GiB of memory, and costs with VHE."""
+    """Does the picture have this row? It has latencies for 1 GiB of memory, and costs in three of
+    the modes."""
     if each['metric'] == 'wakeup_latency_us':
         return each['mib'] == 1024
     if each['unit'] == 'count' or each['cpu'] != 'max' or each['base'] is None:

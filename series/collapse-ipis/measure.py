@@ -18,14 +18,14 @@ MACHINES = {  # (architecture, MMU): words for the kernel's command line
     ('arm64', ''): '',
     ('x86_64', ''): '',
 }
-# flavours: one with the event that counts IPIs, one without checks that cost time
+# flavours: `trace` has the event that counts IPIs, `plain` has no checks that cost time
 COUNTED, TIMED = 'trace', 'plain'
 IPIS = re.compile(r'ipis_(sync|tlb)_(\d+)_(\w+)')
 
 
 def boot_both(bench, arch, images, job, file, options, what):
-    """({tree: figures}, accelerator). Counts do not depend on the load of the host, so both kernels
-    run at the same time."""
+    """Boots both kernels at the same time, as counts do not depend on the load of the host. Returns
+    ({tree: figures}, accelerator)."""
 
     def boot(tree):
         return bench.figures_of(
@@ -125,7 +125,8 @@ def describe(each):
 
 
 def cover(each):
-    """Rows of x86: the IPIs with 8 CPUs, and the instructions of GUP-fast."""
+    """Does the cover letter have this row? It has rows of x86: some of the IPIs with 8 CPUs, and
+    the instructions of GUP-fast."""
     if each['arch'] != 'x86_64':
         return False
     if each['metric'] == 'ipis_per_collapse':

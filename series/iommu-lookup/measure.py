@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures iommu-lookup behind VT-d, AMD's IOMMU and SMMUv3: instructions of unmaps by type1 and
-iommufd, of filling a second domain and of dma_unmap_single(), synchronizations of SMMUv3, and the
-size of the code.
+"""Measures iommu-lookup behind VT-d, AMD's IOMMU and SMMUv3.
+
+It counts the instructions of unmaps by type1 and iommufd, of maps into a second domain of type1,
+and of dma_unmap_single(). It also counts synchronizations of SMMUv3, and compares the size of the
+code.
 """
 
 import re
@@ -27,15 +29,15 @@ KINDS = {
 }
 SMALL = ('4k', '64k', '2048k')  # sizes of calls
 PATHS = 'type1', 'iommufd'
-# name in the table: (architecture, fields of Options)
+# {name of the IOMMU in the table: (architecture, fields of Options)}
 BEHIND = {
     'VT-d': ('x86_64', {'append': 'hugepagesz=1G hugepages=1'}),
     'AMD': ('x86_64', {'iommu': 'amd', 'append': 'hugepagesz=1G hugepages=1'}),
     'SMMUv3': ('arm64', {'iommu': 'smmuv3', 'append': 'hugepagesz=1G hugepages=1'}),
 }
 MIB = 1024
-NUMBER = 64  # of dma_unmap.c
-SYNCS = 'arm_smmu_domain_inv_range'  # one CMD_SYNC each
+NUMBER = 64  # calls whose total time dma_unmap.c prints
+SYNCS = 'arm_smmu_domain_inv_range'  # each call of this function sends one CMD_SYNC
 FORMATS = 'amdv1', 'vtdss', 'x86_64', 'riscv64', 'mock'
 ONE = {'cpus': 1, 'icount': True, 'memory': '4G', 'prealloc': True}
 
@@ -52,7 +54,7 @@ def guest(bench, arch, tree, job, files, options, what):
 
 
 def unmap_calls(bench, behind):
-    """The program, built once for both kernels, before threads use it."""
+    """Builds calls/unmap_calls.c once for both kernels. Threads that use it start later."""
     arch, _ = BEHIND[behind]
     return bench.program(arch, 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
 
@@ -72,13 +74,15 @@ def calls(bench, file, behind, path, tree, what='-icount', words='', before='', 
 
 
 def both(function):
-    """The results of both kernels, booted at the same time: a guest with -icount is one thread."""
+    """Calls the function for both kernels at the same time, as a guest with -icount is one thread.
+    Returns both results."""
     with Pool(2) as pool:
         return list(pool.map(function, TREES))
 
 
 def in_instructions(metric, before, after, **details):
-    """before, after: seconds with -icount, where each nanosecond is an instruction"""
+    """A row in instructions. before, after: seconds with -icount, in which each nanosecond is an
+    instruction."""
     before, after = ([[round(1e9 * each, 2) for each in values]] for values in (before, after))
     return row(metric, before, after, 'instructions', **details)
 
@@ -108,7 +112,8 @@ def instructions(bench, behind):
 
 
 def dma_unmap(bench, tree):
-    """{metric: [seconds for NUMBER unmaps]}, in strict mode, so that each unmap is invalidated."""
+    """{metric: [nanoseconds of NUMBER unmaps]}. The IOMMU is in strict mode, so each unmap
+    invalidates its IOVAs."""
     bench.build('arm64', 'plain', tree)
     made = BUILD / f'dma-unmap-{tree}'
     file = bench.module('arm64', 'plain', tree, HERE / 'dma_unmap' / 'dma_unmap.c', made)
@@ -143,7 +148,7 @@ def dma_unmaps(bench):
 
 
 def syncs(bench):
-    """CMD_SYNCs of an unmap, per 2M."""
+    """Rows with the CMD_SYNCs of an unmap of 1 GiB, divided by its number of 2 MiB blocks."""
     file = unmap_calls(bench, 'SMMUv3')
     before = (
         f'cd /sys/kernel/tracing\necho {SYNCS} > set_ftrace_filter\n'
@@ -181,8 +186,8 @@ def sizes(bench):
 
 
 def second_domain(bench, tree):
-    """{metric: [seconds]} of replay/replay.c. The kernel can make allocations fail, as otherwise a
-    container of type1 has only one domain."""
+    """{metric: [seconds]} of replay/replay.c. A container of type1 gets a second domain only if an
+    allocation fails, so the kernel has fault injection."""
     options = Options(
         cpus=1,
         icount=True,
@@ -205,7 +210,7 @@ def second_domain(bench, tree):
 
 
 def replay(bench):
-    """Instructions for which type1 maps 1 GiB into a second domain."""
+    """Rows with the instructions that type1 executes to map 1 GiB into a second domain."""
     (base, _), (patched, _) = (second_domain(bench, tree) for tree in TREES)
     for name in base:
         yield in_instructions(
@@ -220,7 +225,8 @@ def replay(bench):
 
 
 def seconds(bench, runs):
-    """With two vCPUs, in turn: base, patched, base. The second base shows the noise."""
+    """Rows in seconds, with two vCPUs. Each run boots the base, the patched kernel, and the base
+    again. The difference between both boots of the base shows the noise."""
     file = unmap_calls(bench, 'VT-d')
     for path in PATHS:
         boots = [
@@ -319,7 +325,7 @@ def describe(each):
 
 
 def cover(each):
-    """The largest regressions: of type1, and of iommufd."""
+    """Does the cover letter have this row? It has regressions of CMD_SYNCs and of unmaps of 4K."""
     return each['ratio'] < 1 and (
         each['metric'] == 'cmd_syncs_per_2m'
         or (each['metric'] == 'unmap_instructions' and each.get('kib') == 4)
@@ -327,7 +333,7 @@ def cover(each):
 
 
 def drawn(each):
-    """Unmaps of 1 GiB and of one IOVA."""
+    """Does the picture have this row? It has unmaps of 1 GiB, and dma_unmap_single()."""
     return each['metric'] == 'dma_unmap_instructions' or (
         each['metric'] == 'unmap_instructions' and 'mib' in each
     )

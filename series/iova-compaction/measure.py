@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures iova-compaction: module/iova_bench.c in base and patched kernels, in guests whose time
-is the number of instructions executed. The figures do not depend on the host."""
+"""Measures iova-compaction: loads module/iova_bench.c into the base and the patched kernel. A
+guest's time is the number of instructions executed (-icount), so the figures do not depend on the
+host."""
 
 import re
 from functools import partial
@@ -14,13 +15,13 @@ from kit.paths import BUILD, shown
 from kit.process import Pool, say
 from kit.vm import guest
 
-# An instruction takes 1 << SHIFT ns of guest time. While one CPU waits in a loop, QEMU also runs
-# all others in turn. At boot, 100 ms of such waits would take minutes with 64 CPUs, so their
-# instructions take longer. The module divides its times accordingly, as if each instruction took 1
-# ns.
+# {CPUs: shift}. With this number of CPUs, an instruction takes 1 << shift ns of guest time instead
+# of 1 ns. While one CPU waits in a loop, QEMU also runs all other CPUs in turn. With 64 CPUs and 1
+# ns per instruction, 100 ms of such waits at boot would take minutes. The module divides its times
+# by 1 << shift, so that they are numbers of instructions.
 SHIFT = {64: 3}
-# Avoids two such loops: the calibration of delays (1 GHz, HZ=250) and the wait for each CPU that
-# starts.
+# Two words avoid such loops at boot. lpj= replaces the calibration of delays (4000000: for 1 GHz
+# and HZ=250). cpu_init_udelay=0 removes a wait for each CPU that starts.
 APPEND = 'slab_nomerge lpj=4000000 cpu_init_udelay=0'
 SOURCE = Path(__file__).parent / 'module'
 LINE = re.compile(r'([\w-]+)((?: -?\d+)+)$')
@@ -54,8 +55,10 @@ def module(bench, tree):
 
 
 def boot_once(bench, tree, image, folder, jobs, cpus):
-    """{name: number}, {name: [numbers]} of lines that have several, {name: all numbers} of jobs
-    that run several times, and the accelerator."""
+    """Runs the jobs in one boot, and reads lines `NAME NUMBER...`. Returns four values: {name:
+    number} of lines with one number; {name: [[numbers] of each line]} of lines with several
+    numbers; {name: [number of each line]} of lines with one number, which a repeated job prints
+    again; and the accelerator."""
     figures, series, again = {}, {}, {}
     files = [folder / 'iova_bench.ko', folder / 'iova_locked.ko']
 
@@ -132,7 +135,8 @@ def rows_of_returns(cpus, base, patched):
 
 
 def rows_of_traffic(cpus, one, other):
-    """Rows of mixed traffic: its speed after the burst as a share of that before any burst."""
+    """Rows of mixed traffic. The figure is its speed after the burst, as a share of its speed
+    before any burst."""
     rows = []
     for name in one:
         found = re.fullmatch(r'traffic_(\d)_(\d+)s', name)
@@ -177,7 +181,7 @@ def rows_of_misses(cpus, one, other):
 
 
 def rows_of(cpus, base, patched):
-    """base, patched: the results of boot_once() with that many CPUs."""
+    """All rows for this number of CPUs. base, patched: results of boot_once()."""
     one, other, rows = base[0], patched[0], []
     if cpus == 1:
         rows.append(
@@ -302,7 +306,7 @@ def describe(each):
 
 
 def cover(each):
-    """The largest regression, and the rows of the letter."""
+    """Does the cover letter have this row?"""
     if each['metric'] == 'max_irqsoff_us':
         return each['during'].endswith(('flush_32-bit', 'shrink_32-bit'))
     if each['cpus'] != 64:
@@ -324,7 +328,7 @@ def cover(each):
 
 
 def drawn(each):
-    """Rows with 64 CPUs."""
+    """Does the picture have this row? It has the rows with 64 CPUs."""
     return each['cpus'] == 64
 
 

@@ -9,10 +9,11 @@ from kit.bench.measure import TREES, commands, row, warn_if_busy
 from kit.model import Limits, Options
 from kit.process import Pool
 
-QUICK = 'x86_64', 'plain+quick', 'vfio/vfio_pin_perf'  # what `make run` boots: kernel and program
+QUICK = 'x86_64', 'plain+quick', 'vfio/vfio_pin_perf'  # (architecture, flavour, selftest)
 MIB = 1024
 BACKINGS = {'4k': '4K', 'thp': 'THP', 'hugetlb': '2M hugetlb'}  # of vfio_pin_perf
-# memory that type1 and iommufd map by its address; 'fresh' must be the first memory in a guest
+# Memory that type1 and iommufd map by its address. 'fresh' must come first: only the first memory
+# that a guest allocates is adjacent.
 RANGES = {
     'fresh': '4K adjacent',
     '4k': '4K',
@@ -78,8 +79,9 @@ def boot(bench, tree, flavour, job, what):
 
 
 def pairs_of(bench, runs, rounds, flavour='plain'):
-    """Yields (rows so far, accelerator) after each boot of both kernels: seconds, with two vCPUs.
-    Huge pages take a tenth of the time of small ones, so they are measured three times as often."""
+    """Measures seconds, with two vCPUs. Yields (rows so far, accelerator) each time that both
+    kernels have booted. Huge pages take a tenth of the time of small pages, so they are measured
+    three times as often."""
     each = f'vfio_pin_perf -s {MIB}'
     job = (
         f'{each} -n {rounds} -b 4k $BDF; {each} -n {3 * rounds} -b thp $BDF; '
@@ -99,7 +101,7 @@ def pairs_of(bench, runs, rounds, flavour='plain'):
 
 
 def quick(bench, runs, rounds=1):
-    """The rows of `make run`: without maps of absent memory, which stay the same."""
+    """Yields the rows of `make run`, which omit maps of absent memory."""
     for found, accelerator in pairs_of(bench, runs, rounds, QUICK[1]):
         yield [each for each in found if not each['metric'].startswith('map_cold')], accelerator
 
@@ -201,12 +203,13 @@ COVER = {
 
 
 def cover(each):
-    """The rows of the cover letter: maps with type1, and the largest regression."""
+    """Does the cover letter have this row? It has maps with type1, and the largest regression."""
     return (each.get('path'), each.get('backing')) in COVER.get(each['metric'], ())
 
 
 def drawn(each):
-    """Maps of present memory, and unmaps of anonymous memory."""
+    """Does the picture have this row? It has maps of present memory, and unmaps of anonymous
+    memory."""
     small = each.get('backing') in ('fresh', *BACKINGS)
     unmap = each['metric'] == 'unmap_instructions' and small
     return each['metric'] == 'present_pin_instructions' or unmap

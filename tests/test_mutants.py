@@ -183,7 +183,7 @@ class Score(unittest.TestCase):
             mock.patch.object(score.provenance, 'code_of', lambda *_, **__: 'new'),
         ):
             self.assertEqual(
-                score.markdown('x'),
+                score.markdown('x').replace('\n', ' '),
                 'The tests detect 1 of 2 seeded bugs (`make mutants TOPIC=x`). '
                 'Not detected: `b`. Not tried yet: `c`. Equivalent: `d`. '
                 'Tried with other code of the topic: 1.',

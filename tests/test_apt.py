@@ -21,7 +21,7 @@ class Apt(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.top, self.steps = Path(folder.name), []
         (self.top / 'debian-archive-keyring.gpg').touch()
-        self.ends, self.says, self.files = 0, 'E: no such host', ()
+        self.ends, self.installs, self.says, self.files = 0, 0, 'E: no such host', ()
         self.after_an_update = True
         self.enter(
             mock.patch.multiple(
@@ -54,6 +54,10 @@ class Apt(unittest.TestCase):
         if words[1] == 'update':
             log.write_text(self.says)
             return self.ends
+        if words[1] == 'install':
+            log.write_text(self.says)
+            (more['env']['APT_CONFIG'].parent / 'cache/archives/a.deb').touch()
+            return self.installs
         if words[1] == 'download':
             (more['cwd'] / 'a.deb').touch()
         if words[1] == '-x':
@@ -114,3 +118,15 @@ class Apt(unittest.TestCase):
         self.files = ['usr/share/doc']
         with self.assertRaisesRegex(KitError, r'busybox-static \(arm64\) has none of bin/busybox'):
             apt.fetch_file('busybox-static', machine, ['bin/busybox', 'usr/bin/busybox'], made)
+
+    def test_packages_and_what_they_depend_on(self):
+        for _ in range(2):  # packages of an earlier download are not unpacked
+            root = apt.fetch_all('clients-x', ['x', 'y'], ARM64, 'trixie')
+            (self.top / 'build/apt/clients-x/cache/archives/old.deb').touch()
+        self.assertEqual(root, self.top / 'build/apt/clients-x/root')
+        self.assertEqual(
+            [what for what, *_ in self.steps[-2:]], ['download x y (trixie)', 'unpack 1 packages']
+        )
+        self.installs, self.says = 100, 'Reading...\nE: Unable to locate package y\n'
+        with self.assertRaisesRegex(KitError, r'download y \(trixie\): E: Unable to locate'):
+            apt.fetch_all('clients-x', ['y'], ARM64, 'trixie')

@@ -111,6 +111,24 @@ def fetch(package: str, machine: Machine, instead: str = '') -> Path:
     return work / 'root'
 
 
+def fetch_all(name: str, packages: Sequence[str], machine: Machine, release: str) -> Path:
+    """Downloads packages of a Debian release with all that they depend on, and unpacks them;
+    returns the new folder with their files. name: of the private configuration."""
+    env, folder = private(name, [release], machine.debian_arch), BUILD / 'apt' / name
+    for old in (folder / 'root', folder / 'cache' / 'archives'):
+        shutil.rmtree(old, ignore_errors=True)
+    (folder / 'cache/archives/partial').mkdir(parents=True)
+    what, log = f'download {" ".join(packages)} ({release})', folder / 'download.log'
+    words = ['install', '-y', '-q', '--no-install-recommends', '--download-only', *packages]
+    if step(what, ['apt-get', *words], log=log, env=env, timeout=1800, check=False):
+        errors = [line for line in log.read_text().splitlines() if line.startswith('E: ')]
+        raise KitError(f'{what}: {(errors or [f"see {shown(log)}"])[0]}')
+    debs = sorted((folder / 'cache/archives').glob('*.deb'))
+    unpack = 'for deb; do dpkg-deb -x "$deb" root; done'
+    step(f'unpack {len(debs)} packages', ['sh', '-ec', unpack, 'sh', *debs], cwd=folder)
+    return folder / 'root'
+
+
 def fetch_file(package: str, machine: Machine, members: Sequence[str], path: Path) -> None:
     """Downloads a package of the guest's architecture, and moves one of its files to `path`: the
     first of `members` that exists."""

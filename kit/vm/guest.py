@@ -259,11 +259,13 @@ def run_guest(
     name: str = 'guest',
     what: str | None = None,
     on_line: OnLine | None = None,
+    archives: Sequence[Path] = (),
 ) -> Outcome:
     """Boots the image, runs the job in the guest, and returns the Outcome. job: the text or the
     path of a shell script. files: the guest has copies of them in /job.
 
-    on_line is called with each line of the job's output as it arrives.
+    on_line is called with each line of the job's output as it arrives. archives: cpio archives to
+    unpack besides the system's.
     """
     image = image.resolve()
     need(machine)
@@ -274,7 +276,7 @@ def run_guest(
         inside = {'run': job.read_bytes() if isinstance(job, Path) else job.encode()}
         for file in files:
             inside[file.name] = file.read_bytes()
-        whole = initrd.with_job(machine, folder, inside)
+        whole = initrd.with_job(machine, folder, inside, archives)
         config = Path(str(image).removesuffix(machine.image)) / '.config'
         if config.exists():
             shutil.copy(config, folder / 'config')

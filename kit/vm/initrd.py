@@ -110,7 +110,9 @@ def joined(path: Path, archives: Sequence[Path]) -> Path:
     return write(path, b''.join(part.read_bytes() for part in archives))
 
 
-def with_job(machine: Machine, folder: Path, files: dict[str, bytes]) -> Path:
-    """Writes an initrd into the folder of a boot. The initrd has the system and, in /job, these
-    files."""
-    return joined(folder / 'initrd', [system(machine), overlay(folder / 'job.cpio', files)])
+def with_job(
+    machine: Machine, folder: Path, files: dict[str, bytes], more: Sequence[Path] = ()
+) -> Path:
+    """Writes an initrd into the folder of a boot. The initrd has the system, more archives and, in
+    /job, these files."""
+    return joined(folder / 'initrd', [system(machine), *more, overlay(folder / 'job.cpio', files)])

@@ -215,6 +215,15 @@ VERBS = {
         'BUILD',
         'all',
     ),
+    'clients': Verb(
+        'clients.clients.main',
+        "run Debian's QEMU and DPDK with VFIO on both kernels",
+        'test iommu runs',
+        'stable-git',
+        'series',
+        'BUILD',
+        'one',
+    ),
     'mutants': Verb(
         'mutants.run.main',
         'seed bugs, which the tests must detect',

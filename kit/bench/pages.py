@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kit import topics
 from kit.bench import front, measure, table
+from kit.clients import record as clients
 from kit.mutants import score
 from kit.paths import SERIES, TOP, shown
 from kit.soak import record
@@ -28,7 +29,11 @@ def filled(page: str) -> str:
         flags=re.S,
     )
     # these tables cover all topics
-    for mark, text in (('soak', record.tables()), ('front', front.markdown())):
+    for mark, text in (
+        ('soak', record.tables()),
+        ('clients', clients.tables()),
+        ('front', front.markdown()),
+    ):
         if f'<!-- {mark} -->' in page:
             begin, _, rest = page.partition(f'<!-- {mark} -->\n')
             page = (
@@ -38,7 +43,7 @@ def filled(page: str) -> str:
 
 
 def pages() -> list[Path]:
-    own = TOP / 'README.md', TOP / 'soak' / 'README.md'
+    own = [TOP / folder / 'README.md' for folder in ('', 'soak', 'clients')]
     return [
         page
         for page in (*own, *(SERIES / topic / 'README.md' for topic in topics.order()))

@@ -20,7 +20,7 @@ from kit.vm import console
 
 COLUMNS = 100
 VERBS = TOP / 'tests/test_verbs.py'
-PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'soak', 'Makefile')
+PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'soak', 'clients', 'Makefile')
 
 
 def own_files() -> list[Path]:

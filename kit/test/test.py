@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make test: boots the topics' kernels and runs their selftests and KUnit suites. Tests of fixes of
 the base also run on the base kernel, where they must show the bug. FULL=1 adds slow tests, five
-minutes of all workloads of `make soak` at once, and some seeded bugs. The tests must detect these.
+minutes of all workloads of `make soak` at once, some of Debian's programs, and some seeded bugs. The
+tests must detect these.
 
 Ends with `N passed, N failed, N skipped`. Exit status: 0, 1 if a test failed, 2 if a guest was
 lost, 3 after a kernel splat.
@@ -234,6 +235,13 @@ def main(trees: Trees = OURS, **given: Any) -> int:
     return status
 
 
+def clients() -> tuple[Counts, int]:
+    """Runs Debian's programs on both kernels; returns (Counter, guest status)."""
+    from kit.clients import clients as programs_of_debian  # imports this module
+
+    return programs_of_debian.run()[:2]
+
+
 def mutants() -> Counts:
     """Tries one in ten of the seeded bugs."""
     from kit.mutants import run  # not at the top, as kit.mutants.making imports this module
@@ -257,6 +265,8 @@ def boot_all(asked: Asked, tell: Tell, trees: Trees = OURS) -> int:
             total += counts
             worst = worse(worst, status)
     if asked == Asked(full=True) and trees == OURS and not elsewhere():
-        total += mutants()
+        counts, status = clients()
+        total += counts + mutants()
+        worst = worse(worst, status)
     print(closing(total))
     return worst or (guest.FAILED if total['failed'] else guest.OK)

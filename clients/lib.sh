@@ -1,0 +1,58 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# What the scripts of all clients use. $process is the client.
+# shellcheck disable=SC3045,SC2154 # busybox has `read -t`
+
+fail() {
+	echo "$*"
+	exit 1
+}
+
+# the next case needs the device
+trap 'kill -9 "${process:-}" 2> /dev/null || true; wait' EXIT
+
+now() {	# nanoseconds, which busybox's date does not print
+	sed -n '/^now at/ { s/[^0-9]//g; p; q; }' /proc/timer_list
+}
+
+figure() {	# prints the seconds since $2 as figure $1
+	echo "$1 $2 $(now)" | awk '{ printf "%s %.3f\n", $1, ($3 - $2) / 1e9 }'
+}
+
+answer() {	# reads lines until one contains $1, and leaves that in $line
+	while read -r -t 120 line; do
+		echo "$line" >> /tmp/heard
+		case $line in
+		*"$1"*) return ;;
+		*'"error"'*) fail "$line" ;;
+		esac
+	done
+	tail -n 20 /tmp/heard
+	fail "no answer contains $1"
+}
+
+pinned() {	# pages
+	echo 1 > /proc/sys/vm/stat_refresh
+	awk '$1 == "nr_foll_pin_acquired" { pinned += $2 }
+	     $1 == "nr_foll_pin_released" { pinned -= $2 }
+	     END { print pinned }' /proc/vmstat
+}
+
+hugetlb() {	# reserves $1 huge pages of 2 MiB
+	echo "$1" > /proc/sys/vm/nr_hugepages
+	[ "$(cat /proc/sys/vm/nr_hugepages)" = "$1" ] || fail "no $1 huge pages"
+}
+
+all_free() {	# the client has ended: $1 pages are pinned as before, all $2 huge pages are free
+	[ "$(pinned)" = "$1" ] || fail "$(($(pinned) - $1)) pages are still pinned"
+	free=$(awk '/^HugePages_Free/ { print $2 }' /proc/meminfo)
+	[ "$free" = "$2" ] || fail "$free of $2 huge pages are free"
+}
+
+pipes() {	# makes pipes for a client
+	: > /tmp/heard
+	for pipe; do
+		rm -f "$pipe"
+		mkfifo "$pipe"
+	done
+}

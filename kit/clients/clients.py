@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make clients: runs unmodified programs from Debian's archive on the base and on the patched
+kernel: QEMU, which gives a device to a guest, and DPDK's testpmd. Exit statuses, answers and data
+must be right; clients/clients.json records the times of RUNS boots of each kernel.
+
+clients/clients.toml has the packages and the cases, of which TEST selects some. Ends with `N
+passed, N failed, N skipped`. Exit status: as for make test.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+
+from kit import model
+from kit.bench import measure, pages
+from kit.build import kernel
+from kit.build.trees import OURS, Tree
+from kit.clients import record, root
+from kit.clients.record import Row
+from kit.errors import KitError
+from kit.model import Limits, Options, Test, Words
+from kit.paths import TOP, shown
+from kit.process import say
+from kit.test import verdict
+from kit.test.test import worse
+from kit.test.verdict import Counts, closing
+from kit.typed import load, read_toml
+from kit.vm import guest
+
+CLIENTS = TOP / 'clients'
+FIGURE = re.compile(r'# ([a-z]+) (\d+\.\d+)$')
+INSTRUCTIONS = 'billion instructions'  # seconds of a guest with icount
+Figures = dict[tuple[str, str], float]  # {(case, metric): figure} of a boot
+
+
+@dataclass(frozen=True)
+class Client:
+    packages: Words
+    files: Words
+    cases: Words
+    counted: bool = False
+
+
+@dataclass(frozen=True)
+class Settings:
+    """clients/clients.toml."""
+
+    suite: str
+    guest: Options
+    clients: Mapping[str, Client]
+
+
+@cache
+def settings() -> Settings:
+    path = CLIENTS / 'clients.toml'
+    return load(Settings, read_toml(path), str(shown(path)))
+
+
+def figures_of(said: verdict.Report) -> Figures:
+    """The figures in the output of each case."""
+    return {
+        (test.arguments, found[1]): float(found[2])
+        for test, lines in zip(said.tests, said.output)
+        for found in map(FIGURE.match, lines or [])
+        if found
+    }
+
+
+def boot(
+    name: str, tree: Tree, cases: Words, iommu: str, icount: bool = False
+) -> tuple[Counts, int, Figures, str]:
+    """(Counter, guest status, figures, version) of the cases on a kernel. icount: guest time =
+    instructions, of one vCPU."""
+    machine, asked, client = model.machine('x86_64'), settings(), settings().clients[name]
+    archive = root.archive(machine, name, asked.suite, client.packages, client.files)
+    script = CLIENTS / f'{name}.sh'
+    said = verdict.Report(
+        [
+            Test(name=name, arguments=case, command=f"plain '{case}' /job/{script.name} {case}")
+            for case in cases
+        ]
+    )
+    ended = guest.run_guest(
+        machine,
+        kernel.build(machine, 'plain', tree),
+        verdict.job_of(said.tests, f'/job/{script.name} version'),
+        [script, CLIENTS / 'lib.sh'],
+        replace(asked.guest, iommu=iommu, icount=icount, limits=Limits(boot=300, total=3600)),
+        name=f'clients-{name}-{tree}',
+        on_line=said.line,
+        archives=[archive],
+    )
+    (ended.folder / 'initrd').unlink(missing_ok=True)  # large, and the archive is kept
+    counts = said.verdict()
+    if ended.status in (guest.LOST, guest.SPLAT):
+        print(f'FAILED {name}, {tree}: {ended.message}\n{ended.detail}')
+        counts['failed'] += 1
+    print(f'{name}, {tree}: {closing(counts)}; {shown(ended.folder)}', flush=True)
+    version = re.search(r'^version (.+)$', ended.results(), re.M)
+    return counts, ended.status, figures_of(said), version[1] if version else ''
+
+
+def rows_of(
+    before: Sequence[Figures], after: Sequence[Figures], unit: str, **more: str
+) -> list[Row]:
+    """A row for each figure that every boot has."""
+    keys = [key for key in before[0] if all(key in figures for figures in (*before, *after))]
+    found = []
+    for key in keys:
+        base, patched = ([[figures[key]] for figures in boots] for boots in (before, after))
+        found.append({**more, 'case': key[0], **measure.row(key[1], base, patched, unit)})
+    return found
+
+
+def chosen(pattern: str) -> dict[str, Words]:
+    """{client: its cases} that match."""
+    found = {
+        name: tuple(case for case in client.cases if re.search(pattern, f'{name} {case}'))
+        for name, client in settings().clients.items()
+    }
+    if not any(found.values()):
+        raise KitError(f'no client matches TEST={pattern} (known: {" ".join(found)})')
+    return {name: cases for name, cases in found.items() if cases}
+
+
+def run(
+    pattern: str = '', iommu: str = '', runs: int = 1, counted: bool = False
+) -> tuple[Counts, int, list[Row]]:
+    """Runs the cases on both kernels in turn; returns (Counter, exit status, rows). counted: also
+    once with icount."""
+    machine = model.machine('x86_64')
+    if iommu and iommu not in machine.iommus:
+        raise KitError(f'no IOMMU {iommu} (known: {" ".join(machine.iommus)})')
+    iommu = iommu or machine.iommu
+    clients = chosen(pattern)
+    if counted:
+        measure.warn_if_busy()
+    counts: Counts = Counter()
+    worst, rows = guest.OK, []
+    for name, cases in clients.items():
+        ways = [(False, 's', runs)]
+        if counted and settings().clients[name].counted:
+            ways.append((True, INSTRUCTIONS, 1))
+        for icount, unit, boots in ways:
+            figures: dict[Tree, list[Figures]] = {OURS.base: [], OURS.patched: []}
+            for number, (tree, found) in product(range(boots), figures.items()):
+                say(f'clients: {name}, {iommu}, {tree}: {unit}, boot {number + 1} of {boots}')
+                some, status, each, version = boot(name, tree, cases, iommu, icount)
+                counts, worst = counts + some, worse(worst, status)
+                found.append(each)
+            of = {'client': name, 'version': version, 'iommu': iommu}
+            rows += rows_of(figures[OURS.base], figures[OURS.patched], unit, **of)
+    return counts, worst or (guest.FAILED if counts['failed'] else guest.OK), rows
+
+
+def main(test: str = '', iommu: str = '', runs: int = 3) -> int:
+    counts, status, rows = run(test, iommu, runs, counted=True)
+    if status == guest.OK:
+        record.record(rows)
+        pages.write()
+    else:
+        say('clients: not recorded, as not all cases passed')
+    print(closing(counts))
+    return status

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make clients: canned output of the programs, and a package of a few files."""
+
+import contextlib
+import io
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from kit.clients import clients, record, root
+from kit.errors import KitError
+from kit.paths import TOP
+from kit.vm import guest
+from tests.support import HAS_LINUX
+
+
+class Root(unittest.TestCase):
+    LINKED = {
+        'program': '[Requesting program interpreter: /lib64/ld.so]\n (NEEDED) x [libone.so.1]',
+        'libone.so.1.2': '0x1 (NEEDED)  Shared library: [libtwo.so.2]',
+    }
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        for name in ('bin/program', 'lib64/ld.so', 'lib/x/libone.so.1.2', 'lib/x/libother.so.3'):
+            self.file(name)
+        (self.root / 'usr/lib/x/libone.so.1').symlink_to('libone.so.1.2')
+        changed = mock.patch.object(
+            root, 'output', lambda words: self.LINKED.get(words[-1].name, '')
+        )
+        changed.start()
+        self.addCleanup(changed.stop)
+
+    def file(self, name):
+        path = self.root / 'usr' / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b'\x7fELF')
+
+    def test_libraries_and_links(self):
+        asked = root.chosen(self.root, ['usr/*/program'])
+        with self.assertRaisesRegex(KitError, 'libone.so.1.2 needs libtwo.so.2, which no package'):
+            root.with_libraries(self.root, asked)
+        self.file('lib/x/libtwo.so.2')
+        found = root.members(self.root, root.with_libraries(self.root, asked))
+        self.assertEqual(
+            sorted(name for name, *_ in found),
+            [
+                'lib',
+                'lib64',
+                'usr',
+                'usr/bin',
+                'usr/bin/program',
+                'usr/lib',
+                'usr/lib/x',
+                'usr/lib/x/libone.so.1',
+                'usr/lib/x/libone.so.1.2',
+                'usr/lib/x/libtwo.so.2',
+                'usr/lib64',
+                'usr/lib64/ld.so',
+            ],
+        )
+        self.assertIn(('usr/lib/x/libone.so.1', 0o120777, b'libone.so.1.2'), found)
+
+    def test_a_file_that_no_package_has(self):
+        with self.assertRaisesRegex(KitError, 'clients.toml: no package has usr/bin/none'):
+            root.chosen(self.root, ['usr/bin/none'])
+
+
+class Clients(unittest.TestCase):
+    def run_with(self, seconds, word='ok', status=guest.OK, **given):
+        """(exit status, recorded rows) if each boot needs the next number of seconds."""
+        left = iter(seconds)
+
+        def run_guest(*_, on_line, name, **__):
+            said = ['## begin 0', 'TAP version 13', '1..1', f'# monitor {next(left)}', '# x: 2.5']
+            for line in [*said, f'{word} 1 type1 absent 1024', '## end 0 0']:
+                on_line(line)
+            self.assertRegex(name, 'clients-qemu-(base|patched)')
+            (folder / 'results').write_text('version 10.0.13\n')
+            return guest.Outcome(status, 'message', '', 0, 'tcg', folder, 1.0, 1.0, True)
+
+        with (
+            tempfile.TemporaryDirectory() as top,
+            mock.patch.object(record, 'PATH', Path(top) / 'clients.json'),
+            mock.patch.object(root, 'archive', lambda *_: Path()),
+            mock.patch('kit.bench.measure.warn_if_busy'),
+            mock.patch('kit.bench.pages.write'),
+            mock.patch('kit.build.kernel.build'),
+            mock.patch('kit.vm.guest.run_guest', run_guest),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
+            folder = Path(top)
+            found = clients.main(test='qemu type1 absent 1024', **given)
+            return found, record.recorded(), record.tables()
+
+    @unittest.skipUnless(HAS_LINUX, 'no linux/ here')
+    def test_what_is_recorded(self):
+        status, rows, table = self.run_with(
+            ['3.00', '2.00', '2.00', '1.00', '0.60', '0.20'], runs=2
+        )
+        self.assertEqual((status, len(rows)), (guest.OK, 2))
+        known = {
+            'client': 'qemu',
+            'version': '10.0.13',
+            'iommu': 'intel',
+            'case': 'type1 absent 1024',
+            'metric': 'monitor',
+            'base': 2.5,
+            'patched': 1.5,
+            'ratio': 1.667,
+            'runs': 2,
+        }
+        self.assertEqual(known, {key: rows[0][key] for key in known})
+        self.assertIn('| monitor, s | 2.500 | 1.500 | 1.667 | 2 | 1.500', table)
+        self.assertIn('| monitor, billion instructions | 0.600 | 0.200 | 3.000 | 1 |', table)
+        self.assertEqual(self.run_with(['1.0'] * 4, word='not ok', runs=1)[:2], (guest.FAILED, []))
+        self.assertEqual(self.run_with('1111', status=guest.SPLAT, runs=1)[:2], (guest.SPLAT, []))
+
+    def test_bad_input(self):
+        with self.assertRaisesRegex(
+            KitError, r'no client matches TEST=x.* \(known: qemu testpmd\)'
+        ):
+            clients.run('xyz')
+        with self.assertRaisesRegex(KitError, r'no IOMMU arm \(known: intel amd virtio\)'):
+            clients.run('', 'arm')
+
+    def test_each_client_has_a_script(self):
+        for name in clients.settings().clients:
+            self.assertTrue((TOP / 'clients' / f'{name}.sh').exists())

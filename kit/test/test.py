@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make test: boots the topics' kernels and runs their selftests and KUnit suites. Tests of fixes of
 the base also run on the base kernel, where they must show the bug. FULL=1 adds slow tests, five
-minutes of all workloads of `make soak` at once, some of Debian's programs, and some seeded bugs. The
-tests must detect these.
+minutes of all workloads of `make soak` at once, some of Debian's programs, and some seeded bugs,
+which the tests must detect.
 
 Ends with `N passed, N failed, N skipped`. Exit status: 0, 1 if a test failed, 2 if a guest was
 lost, 3 after a kernel splat.

@@ -94,7 +94,7 @@ class Clients(unittest.TestCase):
         ):
             folder = Path(top)
             found = clients.main(test='qemu type1 absent 1024', **given)
-            return found, record.recorded(), record.tables()
+            return found, record.load(record.PATH), record.tables()
 
     @unittest.skipUnless(HAS_LINUX, 'no linux/ here')
     def test_what_is_recorded(self):
@@ -121,9 +121,11 @@ class Clients(unittest.TestCase):
 
     def test_bad_input(self):
         with self.assertRaisesRegex(
-            KitError, r'no client matches TEST=x.* \(known: qemu testpmd\)'
+            KitError, r'no client matches TEST=x.* \(known with intel: qemu testpmd\)'
         ):
             clients.run('xyz')
+        with self.assertRaisesRegex(KitError, r'\(known with amd: qemu\)'):
+            clients.run('testpmd', 'amd')
         with self.assertRaisesRegex(KitError, r'no IOMMU arm \(known: intel amd virtio\)'):
             clients.run('', 'arm')
 

@@ -19,11 +19,11 @@ from kit.bench import measure, pages
 from kit.build import kernel
 from kit.build.trees import OURS, Tree
 from kit.clients import record, root
-from kit.clients.record import Row
 from kit.errors import KitError
 from kit.model import Limits, Options, Test, Words
 from kit.paths import TOP, shown
 from kit.process import say
+from kit.soak.record import Row
 from kit.test import verdict
 from kit.test.test import worse
 from kit.test.verdict import Counts, closing
@@ -42,6 +42,7 @@ class Client:
     files: Words
     cases: Words
     counted: bool = False
+    without: Words = ()  # IOMMUs behind which it cannot run
 
 
 @dataclass(frozen=True)
@@ -115,14 +116,15 @@ def rows_of(
     return found
 
 
-def chosen(pattern: str) -> dict[str, Words]:
-    """{client: its cases} that match."""
+def chosen(pattern: str, iommu: str) -> dict[str, Words]:
+    """{client: its cases} that match and run behind the IOMMU."""
     found = {
         name: tuple(case for case in client.cases if re.search(pattern, f'{name} {case}'))
         for name, client in settings().clients.items()
+        if iommu not in client.without
     }
     if not any(found.values()):
-        raise KitError(f'no client matches TEST={pattern} (known: {" ".join(found)})')
+        raise KitError(f'no client matches TEST={pattern} (known with {iommu}: {" ".join(found)})')
     return {name: cases for name, cases in found.items() if cases}
 
 
@@ -135,7 +137,7 @@ def run(
     if iommu and iommu not in machine.iommus:
         raise KitError(f'no IOMMU {iommu} (known: {" ".join(machine.iommus)})')
     iommu = iommu or machine.iommu
-    clients = chosen(pattern)
+    clients = chosen(pattern, iommu)
     if counted:
         measure.warn_if_busy()
     counts: Counts = Counter()

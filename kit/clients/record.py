@@ -2,36 +2,25 @@
 """clients/clients.json: the results of `make clients`, and the table of clients/README.md."""
 
 import datetime
-import json
 from collections.abc import Sequence
-from typing import Any
 
 from kit.bench import measure, table
-from kit.errors import KitError
 from kit.lock import Lock
-from kit.paths import BUILD, TOP, shown
-from kit.soak.record import markdown
+from kit.paths import BUILD, TOP
+from kit.soak.record import Row, load, markdown
 
 PATH = TOP / 'clients' / 'clients.json'
-Row = dict[str, Any]
 
 
 def key_of(row: Row) -> tuple[str, ...]:
     return row['client'], row['iommu'], row['case'], row['metric'], row['unit']
 
 
-def recorded() -> list[Row]:
-    try:
-        return json.loads(PATH.read_text())['rows'] if PATH.exists() else []
-    except ValueError as error:
-        raise KitError(f'{shown(PATH)}: {error}') from error
-
-
 def record(rows: Sequence[Row]) -> None:
     """Replaces recorded rows of these cases."""
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     with Lock(BUILD / 'record'):
-        known = {key_of(row): row for row in recorded()}
+        known = {key_of(row): row for row in load(PATH)}
         known |= {key_of(row): {**row, 'date': date} for row in rows}
         measure.save({'of': 'make clients', 'rows': list(known.values())}, PATH)
 
@@ -49,6 +38,6 @@ def tables() -> str:
             row['runs'],
             f'{table.ratio(row["min"])}–{table.ratio(row["max"])}' if row['runs'] > 1 else '',
         ]
-        for row in recorded()
+        for row in load(PATH)
     ]
     return markdown(head, lines)

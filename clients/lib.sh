@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# What the scripts of all clients use. $process is the client.
+# Functions that the scripts of all clients share. $process is the PID of the client.
 # shellcheck disable=SC3045,SC2154 # busybox has `read -t`
 
 fail() {

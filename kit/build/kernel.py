@@ -78,8 +78,8 @@ def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
 
 
 def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, folder: Path) -> None:
-    """Prepares the first build of the base. Copies the patched kernel's objects to the base's
-    folder, and touches the sources that differ between both trees. make then rebuilds only the
+    """Copies the patched kernel's objects to the base's folder before the first build of the base,
+    and touches the sources that differ between the two trees. make then rebuilds only the
     objects that depend on these sources. ccache would not find them: the series adds a symbol to
     the configuration, so all objects differ. The .config is not copied: if this function is
     interrupted, the next build finds no .config and calls it again.

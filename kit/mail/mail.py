@@ -2,7 +2,7 @@
 """make mail: writes a posting as mail, or sends it, with b4. The posting's patches become commits
 of the sender, in a branch of linux/ that b4 tracks. Below them, the branch has the posting's
 prerequisites and the base. If the posting has one patch, its letter is put below the patch's
-message. In a topic with `single = true`, each patch is a mail of its own.
+message. In a topic with `single = true`, each patch is mailed separately.
 
 --topic names TOPIC/NN-POSTING, TOPIC for all of its postings, or several of these; it may be
 omitted if there is only one topic. --patch selects patches of a `single` topic by their file name.
@@ -100,8 +100,8 @@ def address_of(who: str) -> str:
 
 
 def upstream(version: str, *places: str) -> str | None:
-    """The commit of the base's tag in a public git tree; None if no tree has the tag. The commit of
-    the base in linux/ is local, so recipients do not have it."""
+    """Returns the commit that the base's tag names in a public git tree, or None if no tree has the
+    tag. Recipients do not have the base's commit in linux/, which is local."""
     tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = result(

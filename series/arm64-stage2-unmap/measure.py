@@ -330,7 +330,7 @@ def measured(bench, *wheres):
             before, after = ([[found[tree, mode, cpu][0][number]]] for tree in ('base', 'patched'))
             better = 'higher' if metric in HIGHER else 'lower'
             rows.append(row(metric, before, after, unit, better, **fields, mode=mode, cpu=cpu))
-            # the base frees tables while it walks, so it has no figure of its own for this
+            # the base frees tables during the walk, so that cannot be measured separately
             if metric == 'table_free_instructions':
                 rows[-1] |= dict.fromkeys(('base', 'ratio', 'min', 'max'))
     return rows, found[keys[0]][1]
@@ -420,10 +420,10 @@ def drawn(each):
 def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount (1 ns = 1 '
-        'instruction). One CPU; two in the mode waiter, four in the mode 3 vCPUs. Guest memory is '
+        'instruction). The host has one CPU, in mode waiter two and in mode 3 vCPUs four. Memory is '
         'in 4K pages. Rows in us: the worst wake-up latency of a SCHED_FIFO task with a period of '
         '200 us, on the CPU that walks or, in the mode waiter, on the CPU of a vCPU. Other rows: '
         'instructions, or the unit that they name. ratio = base/patched; for passes and faults '
-        'patched/base. log: the dirty log. L2: a VM that runs a guest of its own. '
+        'patched/base. log: the dirty log. L2: the VM runs a nested guest. '
         f'{commands(data)}'
     )

@@ -420,7 +420,7 @@ def drawn(each):
 def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount (1 ns = 1 '
-        'instruction). The host has one CPU, in mode waiter two and in mode 3 vCPUs four. Memory is '
+        'instruction). The host has one CPU, two in mode waiter, four in mode 3 vCPUs. Memory is '
         'in 4K pages. Rows in us: the worst wake-up latency of a SCHED_FIFO task with a period of '
         '200 us, on the CPU that walks or, in the mode waiter, on the CPU of a vCPU. Other rows: '
         'instructions, or the unit that they name. ratio = base/patched; for passes and faults '

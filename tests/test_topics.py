@@ -94,7 +94,7 @@ class Topics(unittest.TestCase):
         """A copy of the repository."""
         top = Path(tempfile.mkdtemp(prefix='topics-'))
         self.addCleanup(shutil.rmtree, top)
-        for name in ('kit', 'guest', 'series'):
+        for name in ('kit', 'guest', 'series', 'clients'):
             shutil.copytree(TOP / name, top / name, ignore=shutil.ignore_patterns('__pycache__'))
         shutil.copy(TOP / 'README.md', top)
         return top
@@ -203,6 +203,6 @@ class Front(unittest.TestCase):
 
     def test_a_row_that_is_not_there(self):
         self.assertIn(
-            "0 rows of bench.json have {'metric': 'x'}, expected one",
+            "0 recorded rows have {'metric': 'x'}, expected one",
             self.line(rows=[{'text': 'x', 'metric': 'x'}]),
         )

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The table of the front page. It has a row for each topic and for each posting. A topic's figures,
-including the largest regression, come from its bench.json. A posting's row has the subject of its
-cover letter, and the `state` of its [[posting]] in topic.toml.
+"""The table of the front page. It has a row for each topic and for each posting, and a row for the
+programs of `make clients`. Figures, including the largest regression, come from bench.json and
+clients.json. A posting's row has the subject of its cover letter, and the `state` of its
+[[posting]] in topic.toml.
 
-[front] of a topic.toml:
+[front] of a topic.toml, and of clients.toml without `worst`:
     problem    the problem today
     rows       a list of {text, FIELD = value ...}. Exactly one row of bench.json must have all
                these values. In `text`, {base} and {patched} stand for the figures of that row
@@ -17,10 +18,12 @@ from collections.abc import Sequence
 from kit import topics
 from kit.bench import measure, table
 from kit.bench.measure import Row
+from kit.clients.settings import CLIENTS, settings
 from kit.errors import KitError
 from kit.mail import cover
 from kit.model import Front, FrontRow
 from kit.paths import SERIES, shown
+from kit.soak import record
 from kit.source.patches import patch_files
 
 HEAD = ('series', 'problem today', 'base → patched', 'worst recorded row', 'state')
@@ -28,6 +31,10 @@ HEAD = ('series', 'problem today', 'base → patched', 'worst recorded row', 'st
 
 def where(topic: str) -> str:
     return f'{shown(SERIES / topic / "topic.toml")}: front'
+
+
+def figures(row: Row) -> dict[str, str]:
+    return {tree: in_words(row[tree]) for tree in measure.TREES}
 
 
 def in_words(value: float) -> str:
@@ -38,15 +45,12 @@ def in_words(value: float) -> str:
     return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'
 
 
-def said(topic: str, wanted: FrontRow, rows: Sequence[Row]) -> tuple[str, Row]:
+def said(place: str, wanted: FrontRow, rows: Sequence[Row]) -> tuple[str, Row]:
     """(text, row): the only row with the wanted fields, and the text with the row's figures."""
     found = [row for row in rows if wanted.fields.items() <= row.items()]
     if len(found) != 1:
-        raise KitError(
-            f'{where(topic)}: {len(found)} rows of bench.json have {wanted.fields}, expected one'
-        )
-    row = found[0]
-    return wanted.text.format(base=in_words(row['base']), patched=in_words(row['patched'])), row
+        raise KitError(f'{place}: {len(found)} recorded rows have {wanted.fields}, expected one')
+    return wanted.text.format(**figures(found[0])), found[0]
 
 
 def worst(topic: str, front: Front, rows: Sequence[Row]) -> str:
@@ -57,7 +61,7 @@ def worst(topic: str, front: Front, rows: Sequence[Row]) -> str:
     what = ', '.join(filter(None, topics.benchmark(topic).describe(row)))
     if not front.worst:
         raise KitError(f'{where(topic)}: worst is missing; the largest regression is: {what}')
-    text, named = said(topic, front.worst, rows)
+    text, named = said(where(topic), front.worst, rows)
     if table.better(named) > table.better(row):
         raise KitError(f'{where(topic)}: worst: the largest regression is: {what}')
     return text
@@ -71,8 +75,8 @@ def line(topic: str) -> list[str]:
     if not data:
         return [name, front.problem, '-', '-', front.state]
     rows = data['rows']
-    figures = '; '.join(said(topic, wanted, rows)[0] for wanted in front.rows)
-    return [name, front.problem, figures, worst(topic, front, rows), front.state]
+    found = '; '.join(said(where(topic), wanted, rows)[0] for wanted in front.rows)
+    return [name, front.problem, found, worst(topic, front, rows), front.state]
 
 
 def posting(part: str) -> list[str]:
@@ -84,9 +88,21 @@ def posting(part: str) -> list[str]:
     return [name, subject, '', '', said.state if said else '']
 
 
+def programs() -> list[str]:
+    """The cells of the row of unmodified programs."""
+    front, rows = settings().front, record.load(CLIENTS / 'clients.json')
+    found = '; '.join(said('clients.toml: front', wanted, rows)[0] for wanted in front.rows)
+    row = min(rows, key=lambda row: row['ratio'])
+    worst = '-'
+    if row['ratio'] < 1:
+        worst = '{case}, {metric}, {unit}: {base} → {patched}'.format(**row)
+    return ['[unmodified programs](clients/README.md)', front.problem, found, worst, front.state]
+
+
 def markdown() -> str:
     lines = [HEAD, ['---'] * len(HEAD)]
     for topic in topics.order():
         lines.append(line(topic))
         lines += [posting(part) for part in topics.parts_of(topic) if '/' in part]
+    lines.append(programs())
     return '\n'.join('| ' + ' | '.join(cells) + ' |' for cells in lines)

@@ -9,9 +9,8 @@ passed, N failed, N skipped`. Exit status: as for make test.
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 from kit import model
@@ -19,45 +18,20 @@ from kit.bench import measure, pages
 from kit.build import kernel
 from kit.build.trees import OURS, Tree
 from kit.clients import record, root
+from kit.clients.settings import CLIENTS, settings
 from kit.errors import KitError
-from kit.model import Limits, Options, Test, Words
-from kit.paths import TOP, shown
+from kit.model import Limits, Test, Words
+from kit.paths import shown
 from kit.process import say
 from kit.soak.record import Row
 from kit.test import verdict
 from kit.test.test import worse
 from kit.test.verdict import Counts, closing
-from kit.typed import load, read_toml
 from kit.vm import guest
 
-CLIENTS = TOP / 'clients'
 FIGURE = re.compile(r'# ([a-z]+) (\d+\.\d+)$')
 INSTRUCTIONS = 'billion instructions'  # seconds of a guest with icount
 Figures = dict[tuple[str, str], float]  # {(case, metric): figure} of a boot
-
-
-@dataclass(frozen=True)
-class Client:
-    packages: Words
-    files: Words
-    cases: Words
-    counted: bool = False
-    without: Words = ()  # IOMMUs behind which it cannot run
-
-
-@dataclass(frozen=True)
-class Settings:
-    """clients/clients.toml."""
-
-    suite: str
-    guest: Options
-    clients: Mapping[str, Client]
-
-
-@cache
-def settings() -> Settings:
-    path = CLIENTS / 'clients.toml'
-    return load(Settings, read_toml(path), str(shown(path)))
 
 
 def figures_of(said: verdict.Report) -> Figures:

@@ -188,6 +188,7 @@ class Score(unittest.TestCase):
                 'Not detected: `b`. Not tried yet: `c`. Equivalent: `d`. '
                 'Tried with other code of the topic: 1.',
             )
+            self.assertEqual([score.detected(each) for each in mutants[:3]], [True, False, False])
 
 
 class Lines(unittest.TestCase):

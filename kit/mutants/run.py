@@ -116,10 +116,14 @@ def chosen(topic: str, name: str, boot: str, sample: int, seed: int) -> list[Mut
         found = [each for each in found if each.boot and each.arch == boot]
     if not found:
         raise KitError('no such mutant: mutants are series/TOPIC/mutants/NAME.diff')
-    if sample:
-        say(f'mutants: {sample} of {len(found)}, SEED={seed}')
-        found = random.Random(seed).sample(found, min(sample, len(found)))
-    return found
+    return drawn(found, sample, seed) if sample else found
+
+
+def drawn(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """This many of the mutants, at random."""
+    count = min(count, len(mutants))
+    say(f'mutants: {count} of {len(mutants)}, SEED={seed}')
+    return random.Random(seed).sample(mutants, count)
 
 
 def by_arch(mutants: Iterable[Mutant]) -> list[tuple[str, list[Mutant]]]:
@@ -145,8 +149,14 @@ def forget(_topic: str, _row: score.Row) -> None:
 
 def tenth() -> Counts:
     """For `make test FULL=1`: tries one in ten mutants, drawn at random, and records nothing."""
-    count = -(-len(all_of_them()) // 10)
-    return tried(chosen('', '', '', count, soak.any_seed()), forget)
+    found = all_of_them()
+    return tried(drawn(found, -(-len(found) // 10), soak.any_seed()), forget)
+
+
+def two() -> Counts:
+    """For `make test`: tries two mutants that were detected in UML, and records nothing."""
+    found = [each for each in all_of_them() if each.boot == uml.NAME and score.detected(each)]
+    return tried(drawn(found, 2, soak.any_seed()), forget)
 
 
 def main(

@@ -30,6 +30,11 @@ def load(topic: str) -> Mapping[str, Row]:
     return {row['name']: row for row in rows}
 
 
+def detected(each: mutant.Mutant) -> bool:
+    """Did its test detect this mutant, according to the record?"""
+    return load(each.topic).get(each.name, {}).get('outcome') == 'caught'
+
+
 def record(topic: str, row: Row) -> None:
     """Replaces the mutant's row, and drops rows of mutants that no longer exist."""
     with Lock(BUILD / 'record'):

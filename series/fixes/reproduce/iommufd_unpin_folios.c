@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Maps a memfd of small and of huge pages through iommufd. The batch is full
- * before all pinned folios are in it; then the allocation of an IOMMU page table
+ * Maps a memfd of small and of huge pages through iommufd. The batch becomes full
+ * before it has all pinned folios. Then the allocation of an IOMMU page table
  * fails. The failed map must drop the pins that it took, and not those of an
  * earlier map of the same pages.
  * For "iommufd: Unpin only the folios that were pinned".
@@ -14,9 +14,9 @@
 
 /*
  * iommufd pins 8192 pages at a time, and its batch holds 5461 contiguous ranges.
- * The first 8192 pages fill two thirds of the batch. Of the next 8192 pages, the
- * first are small and fill the rest, so the huge pages after them are pinned but
- * do not fit into the batch.
+ * The first 8192 pages fill most of the batch. The next 8192 pages begin with small
+ * pages, which fill the rest. So the huge pages after these are pinned but do not
+ * fit into the batch.
  */
 #define PIN 8192UL
 #define LENGTH (2 * PIN * PAGE)
@@ -61,7 +61,7 @@ static int make_file(void)
 	return fd;
 }
 
-/* Makes the nth operation of a map fail; returns false if the map has fewer */
+/* Makes the nth operation of a map fail. Returns false if the map has fewer than n. */
 static bool failing_map(int fd, unsigned int nth, int *error)
 {
 	int faults = open("/proc/thread-self/fail-nth", O_RDWR);
@@ -108,20 +108,20 @@ int main(int argc, char **argv)
 		dropped = pins_dropped() - dropped;
 		if (taken != dropped) {
 			printf("a failed map took %ld pins and dropped %ld\n", taken, dropped);
-			/* Frees pages with wrong reference counts, which the kernel then reports */
+			/* Free pages with wrong reference counts, which the kernel then reports */
 			if (ftruncate(fd, 0) || unmap(PIN * PAGE, IOVA))
 				missing("unmap");
 			memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE,
 				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 			return 1;
 		}
-		/* The map took fewer pins than pages: a huge page outside of the batch has one */
+		/* Fewer pins than pages were taken: each huge page outside the batch has one pin */
 		if (error && taken > (long)PIN && taken < (long)(2 * PIN)) {
 			printf("fault %u: %s, %ld pins taken and dropped\n", nth,
 			       strerror(error), taken);
 			return unmap(PIN * PAGE, IOVA) ? 1 : 0;
 		}
 	}
-	printf("cannot tell here: no map failed with huge pages left\n");
+	printf("cannot tell here: no map failed with huge pages outside the batch\n");
 	return 4;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A powerpc KASAN kernel that has both memcpy() and __memcpy(), as gcc before 13 needs them, gets
- * as far as user space, where this runs. Without "powerpc/kasan: Keep the TOC in memcpy() and
- * memmove()" it hangs before its first line on the console.
+ * Shows that a powerpc KASAN kernel with both memcpy() and __memcpy() reaches user space. A kernel
+ * built by gcc 12 or older needs both. Without "powerpc/kasan: Keep the TOC in memcpy() and
+ * memmove()", such a kernel hangs before its first line on the console.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ int main(void)
 	if (file)
 		fclose(file);
 	if (!kasan || two != 3) {
-		puts("needs a KASAN kernel of a compiler without asan-kernel-mem-intrinsic-prefix");
+		puts("needs a KASAN kernel built without asan-kernel-mem-intrinsic-prefix");
 		return 4;
 	}
 	puts("the KASAN kernel with memcpy() and __memcpy() has booted");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Maps a memfd through iommufd while a thread of higher priority on the same
- * CPU replaces the small pages in the file's first 2M by a huge one. All pinned
- * pages must be in the IOMMU's page table, or the unmap leaves some pinned.
+ * CPU replaces the small pages in the file's first 2M with a huge page. If a pinned
+ * page is missing from the IOMMU's page table, the unmap leaves it pinned.
  * For "mm/gup: start over if a memfd's folios are not adjacent".
  */
 #define _GNU_SOURCE
@@ -56,7 +56,7 @@ static void *replace(void *unused)
 	return unused;
 }
 
-/* The first 2M of the file, where a huge page can be mapped */
+/* Maps the start of the file, aligned for huge pages */
 static char *view(unsigned long length, int advice)
 {
 	char *hint = mmap(NULL, length + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -74,7 +74,7 @@ static void fill(unsigned long from, unsigned long to)
 		small[from * PAGE] = 1;
 }
 
-/* Maps and unmaps; returns whether the pages changed meanwhile. Exits if pins are left. */
+/* Maps and unmaps the file. Exits if pins are left. Returns whether the pages had changed. */
 static int map_once(void)
 {
 	long taken = pins_taken(), dropped = pins_dropped(), begin;
@@ -125,8 +125,8 @@ int main(int argc, char **argv)
 
 	for (tries = 1; tries <= TRIES && changed < 5; tries++)
 		changed += map_once();
-	printf("%d maps, of %d the pages changed meanwhile\n", tries - 1, changed);
+	printf("%d maps, the pages changed during %d of them\n", tries - 1, changed);
 	if (!changed)
-		printf("cannot tell here: no map met a huge page\n");
+		printf("cannot tell here: no huge page appeared during a map\n");
 	return changed ? 0 : 4;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * For "mm/memfd: allocate huge pages according to the memory policy". IOMMU_IOAS_MAP_FILE pins huge
- * pages that a memfd lacks. The program runs on a CPU of node 0 with policies for node 1, and
- * prints the nodes of the pages. Needs two nodes and a VFIO device.
+ * For "mm/memfd: allocate huge pages according to the memory policy". IOMMU_IOAS_MAP_FILE allocates
+ * and pins the huge pages that a memfd lacks. The program runs on a CPU of node 0 with policies for
+ * node 1, and prints the nodes of the pages. Needs two nodes and a VFIO device.
  *
  *   memfd_policy BDF
  */
@@ -85,7 +85,7 @@ static void attach(const char *bdf)
 	need(!ioctl(device, VFIO_DEVICE_ATTACH_IOMMUFD_PT, &pt), "cannot attach");
 }
 
-/* Pins a new file's huge pages under the policy; true if one is on another node than requested. */
+/* Pins the huge pages of a new file under the policy. Returns 1 if one is on the wrong node. */
 static int astray(const char *name, int mode, unsigned long nodes, const int *wanted)
 {
 	struct iommu_ioas_map_file map = {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Runs an L2 guest that writes memory, with dirty logging, and counts in the
- * function tracer how often KVM invalidates a whole VMID: it must do so each
- * time it write-protects the shadow stage 2. For "KVM: arm64: nv: Invalidate
- * L2's TLB entries after write protection".
+ * Runs an L2 guest that writes memory, and enables, reads and clears the dirty
+ * log. The function tracer shows how often KVM invalidates a whole VMID. KVM
+ * must do so each time it write-protects the shadow stage 2. For "KVM: arm64:
+ * nv: Invalidate L2's TLB entries after write protection".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,9 +27,9 @@
 #define TRACE		"/sys/kernel/tracing/instances/nested_dirty_log/"
 #define BASE		0x40000000UL
 #define PAGES		64
-#define DIRTY		16	/* what L2 writes: pages 16 to 31 */
+#define DIRTY		16	/* L2 writes pages 16 to 31 */
 
-/* L1, at EL2, starts L2 without a stage 2 of its own. L2 writes and exits. */
+/* L1 runs at EL2 and starts L2 without a stage 2 of its own. L2 writes and exits. */
 asm("	.pushsection .rodata\n"
 	"	.globl	guest, guest_end\n"
 	"	.balign	8\n"
@@ -79,13 +79,13 @@ static void put(const char *file, const char *text)
 {
 	int fd = must(open(file, O_WRONLY | O_TRUNC), file), size = strlen(text);
 
-	/* reads one word per call */
+	/* The tracer reads one word per write(). */
 	while (size)
 		size -= must(write(fd, text + strlen(text) - size, size), file);
 	close(fd);
 }
 
-/* Counts the calls of the function in the trace, then empties the trace */
+/* Counts the calls of the function in the trace */
 static int traced(const char *function)
 {
 	char line[256], name[64];
@@ -168,11 +168,11 @@ static void l2_writes(void)
 	must(ioctl(vcpu, KVM_RUN, 0), "KVM_RUN");
 	errno = ENODATA;
 	must(run->exit_reason == KVM_EXIT_MMIO && !run->mmio.phys_addr ? 0 : -1, "exit of L2");
-	must(*(long *)(mem + DIRTY * 4096) == DIRTY ? 0 : -1, "what L2 wrote");
+	must(*(long *)(mem + DIRTY * 4096) == DIRTY ? 0 : -1, "the values that L2 wrote");
 	put(TRACE "trace", "");
 }
 
-/* Was L2's whole VMID invalidated since L2 wrote? L1's is invalidated by range. */
+/* Returns 1 if L2's VMID was not invalidated after L2 wrote. L1's is invalidated by range. */
 static int bad(const char *what)
 {
 	int l1 = traced("__kvm_tlb_flush_vmid_range"), l2 = traced("__kvm_tlb_flush_vmid");
@@ -195,7 +195,7 @@ static void read_log(int clear)
 	if (clear)
 		must(ioctl(vm, KVM_CLEAR_DIRTY_LOG, &cleared), "clear dirty log");
 	errno = ENODATA;
-	must((dirty & all) == all ? 0 : -1, "what L2 wrote in the log");
+	must((dirty & all) == all ? 0 : -1, "the pages that L2 wrote, in the log");
 }
 
 int main(void)

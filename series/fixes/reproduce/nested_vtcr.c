@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Runs a guest hypervisor that enters L2 with a stage 2 that cannot be walked:
- * the host must not warn, and L1 must get the fault. For "KVM: arm64: nv: Let
+ * Runs a guest hypervisor that enters L2 with a stage 2 that cannot be walked.
+ * The host must not warn, and L1 must get the fault. For "KVM: arm64: nv: Let
  * L1 handle errors in its stage 2".
  */
 #include <errno.h>
@@ -26,7 +26,7 @@
 #define BASE		0x40000000UL
 #define PAGES		4
 
-/* L1, at EL2, starts L2, whose first instruction faults. Vectors at 0x800 */
+/* L1 runs at EL2 and starts L2, whose first instruction faults. L1's vectors are at 0x800. */
 asm("	.pushsection .rodata\n"
 	"	.globl	guest, guest_end\n"
 	"	.balign	8\n"
@@ -35,7 +35,7 @@ asm("	.pushsection .rodata\n"
 	"	orr	x0, x0, #(1 << 34)\n"	/* HCR_EL2.E2H */
 	"	orr	x0, x0, #1\n"		/* HCR_EL2.VM */
 	"	msr	hcr_el2, x0\n"
-	"	mov	x0, #(1 << 48)\n"	/* VMID 1, table at 0, which is no memory */
+	"	mov	x0, #(1 << 48)\n"	/* VMID 1. The table is at 0, outside memory */
 	"	msr	vttbr_el2, x0\n"
 	"	msr	vtcr_el2, x2\n"		/* set by walk() */
 	"	mov	x0, #0x0830\n"		/* SCTLR_EL1 with the MMU off */
@@ -57,7 +57,7 @@ asm("	.pushsection .rodata\n"
 	"	.popsection\n");
 extern const char guest[], guest_end[];
 
-/* 4K pages and 48 bits of PA. L2 must fault with this status, ESR_EL2.IFSC. */
+/* For 4K pages and 48 bits of PA. The fault of L2 must have `status` in ESR_EL2.IFSC. */
 #define VTCR(level, ipa_bits)	(5 << 16 | (2 - (level)) << 6 | (64 - (ipa_bits)))
 static const struct {
 	const char *name;
@@ -146,7 +146,7 @@ static int walk(const char *name, unsigned long long vtcr, unsigned int status)
 	before = warnings();
 	ret = ioctl(vcpu, KVM_RUN, 0);
 	if (warnings() != before) {
-		printf("BUG: %s: the host warned; KVM_RUN: %d\n", name, ret);
+		printf("BUG: %s: the host warned, and KVM_RUN returned %d\n", name, ret);
 		return 1;
 	}
 	if (ret) {
@@ -160,7 +160,7 @@ static int walk(const char *name, unsigned long long vtcr, unsigned int status)
 	printf("%s: L1 got the fault of L2, ESR_EL2 %#llx\n", name, esr);
 	if ((esr & 0x3f) == status)
 		return 0;
-	printf("BUG: %s: not with status %#x\n", name, status);
+	printf("BUG: %s: status %#x was expected\n", name, status);
 	return 1;
 }
 

@@ -3,7 +3,7 @@
  * Enables a shadow stack, then creates and closes an io_uring with SQPOLL, whose poller is a user
  * worker of this process. Checks that the shadow stack is still mapped. For the fix of
  * copy_thread() on RISC-V: a user worker that exits must not unmap its creator's shadow stack. With
- * any argument, the program continues without the shadow stack and gets SIGSEGV.
+ * any argument, the program then uses its shadow stack, and gets SIGSEGV if that is unmapped.
  *
  * Needs CONFIG_RISCV_USER_CFI (a kernel built by gcc 15), a CPU with Zicfiss, and firmware with the
  * SBI extension FWFT for shadow stacks. OpenSBI 1.9 has this extension, 1.5.1 lacks it.

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define SIZE	(4UL << 20)
-#define RANGE	(8UL << 30)	/* of zero pages: whoever walks it takes long */
+#define RANGE	(8UL << 30)	/* of zero pages, so that a walk takes long */
 
 /* mm/gup_test.h */
 static struct gup_test {
@@ -63,7 +63,7 @@ static long kilobytes(const char *word)
 	return atol(text);
 }
 
-/* Is it in an uninterruptible sleep, or still in a killable one? */
+/* Does the process wait for mmap_lock to account memory? A killable wait counts, too. */
 static int waits(pid_t pid)
 {
 	char state[8], where[64];
@@ -130,7 +130,7 @@ int main(int argc, char **argv)
 	holder = clone(hold, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
 	need(unmapper > 0 && holder > 0, "no process");
 
-	/* The walk has begun to fill page tables, so it holds mmap_lock until it is killed. */
+	/* When page tables grow, the walk has begun. It holds mmap_lock until it is killed. */
 	while (kilobytes("VmPTE:") == tables)
 		need(!waitpid(holder, NULL, WNOHANG), "the walk is over");
 	need(write(go[1], "", 1) == 1, "no pipe");
@@ -142,7 +142,8 @@ int main(int argc, char **argv)
 		need(!waitpid(holder, NULL, WNOHANG), "the walk was over too early");
 		unmapper = 0;
 	}
-	printf("the unmap %s\n", unmapper ? "waits, though killed" : "was killed while it waited");
+	printf("the unmap %s\n", unmapper ? "still waits, although it was killed" :
+					   "was killed while it waited");
 	kill(holder, SIGKILL);
 	waitpid(holder, NULL, 0);
 	if (unmapper)

@@ -145,7 +145,7 @@ static int domain_init(void)
 		return ret;
 	}
 
-	/* The probes find the slab caches by the first IOVA and magazine. */
+	/* When the first IOVA and magazine are allocated, the probes record their slab caches. */
 	finder = current;
 	pfn = alloc_iova_fast(iovad, 1, LIMIT_32, true);
 	free_iova_fast(iovad, pfn, 1);
@@ -237,7 +237,7 @@ static void wait_until(u64 start, unsigned long ms)
 		usleep_range(100, 200);
 }
 
-/* Memory of cached IOVAs. A node has 64 bytes in base and patched kernel. */
+/* Memory of cached IOVAs. A node has 64 bytes in the base and in the patched kernel. */
 static void report_idle(const char *pressure, unsigned long others)
 {
 	pr_info("idle_bytes_%s %lu\n", pressure, (ranges() - others) * 64 +
@@ -259,7 +259,7 @@ static void drop_caches(void)
 
 static void job_burst(void)
 {
-	/* ranges of above[] and next to them, which are not cached */
+	/* the ranges in above[] and those next to them, which are not cached */
 	unsigned long others = 2 * ARRAY_SIZE(above);
 
 	if (limit32)
@@ -315,7 +315,7 @@ static void fq_flush(struct fq *fq)
 	fq->nr = 0;
 }
 
-/* As queue_iova() does it: a CPU frees what it has queued when its queue is full. */
+/* Like queue_iova(): when the queue of a CPU is full, the CPU frees all IOVAs in it. */
 static void free_later(struct fq *fq, unsigned long pfn, unsigned long size)
 {
 	if (fq->nr == IN_FLIGHT - 1)
@@ -384,8 +384,8 @@ static void return_after(unsigned int idle_ms)
 }
 
 /*
- * One magazine more or less changes a burst by 10 %. This depends on the order in which CPUs get a
- * lock, so the bursts are repeated.
+ * One magazine more or less changes a burst by 10 %. The number of magazines depends on the order
+ * in which CPUs get a lock, so the bursts are repeated.
  */
 static void job_return(void)
 {
@@ -426,7 +426,7 @@ static int free_depth(void *unused)
 	return 0;
 }
 
-/* A full address space: to get the IOVAs that one CPU frees, all CPUs flush the caches. */
+/* In a full address space, all CPUs flush the caches to get the IOVAs that one CPU has freed. */
 
 #define FULL_EACH	8
 #define FULL_PFNS	2048
@@ -475,7 +475,7 @@ static void job_full(void)
 	vfree(of_cpu);
 }
 
-/* Requests of mixed sizes, some of them too large for the caches; 256 IOVAs are in use at a time */
+/* Requests of mixed sizes, some too large for the caches. At any time, 256 IOVAs are in use. */
 static struct { unsigned long pfn, size; } live[256];
 static struct rnd_state rnd;
 
@@ -535,7 +535,7 @@ static void job_running(void)
 	running(5);
 }
 
-/* Counts works after a burst: in two minutes without maps, then in two with a map every 5 s */
+/* Counts work items after a burst: for two minutes without maps, then for two with maps */
 static void job_wakeups(void)
 {
 	u64 start;

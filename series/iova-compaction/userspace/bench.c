@@ -27,7 +27,7 @@ static void burst(void)
 	cpu_now = 0;
 }
 
-/* Sizes that are not cached */
+/* Allocates a size that is not cached. */
 noinline void count_miss(void)
 {
 	for (int i = 0; i < 2000; i++)
@@ -40,7 +40,7 @@ noinline void count_pair(void)
 		free_iova_fast(&domain, alloc_iova_fast(&domain, 1, limit, true), 1);
 }
 
-/* All CPUs at the same time have 256 IOVAs of each size. */
+/* For each size in turn, all CPUs hold 256 IOVAs at the same time. */
 noinline void count_return(void)
 {
 	static unsigned long of_cpu[NR][256];
@@ -87,7 +87,7 @@ static unsigned long rnd(void)
 	return state;
 }
 
-/* Mixed sizes; 256 IOVAs are in use at a time */
+/* Allocates mixed sizes. At any time, 256 IOVAs are in use. */
 static void mixed(int nr)
 {
 	static const unsigned long sizes[] = { 1, 1, 1, 8, 40, 64, 96, 128 };
@@ -119,7 +119,7 @@ static void make_holes(void)
 		__free_iova(&domain, iovas[i]);
 }
 
-/* It fails. */
+/* No hole is large enough, so this allocation fails. */
 noinline void count_holes(void)
 {
 	if (alloc_iova(&domain, 33, limit, true))

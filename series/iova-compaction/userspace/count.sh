@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# count.sh LINUX REVISION WHAT [burst] [32]: counts the instructions of a workload of bench.c, and
-# those under the rbtree's lock. Uses iova.c of this revision of the tree LINUX; fixes is the base.
+# count.sh LINUX REVISION WHAT [burst] [32]: counts the instructions of the workload WHAT of
+# bench.c, in total and under the rbtree's lock. Uses the iova.c of REVISION in the tree LINUX. The
+# base is the revision `fixes`.
 set -e
 here=$(dirname "$(realpath "$0")")
 linux=$1 revision=$2

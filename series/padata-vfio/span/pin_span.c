@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Maps and unmaps present memory with VFIO type1, or present memory and memfds with
- * iommufd. Prints the nanoseconds of each call, which are instructions with -icount.
+ * Maps and unmaps present memory with VFIO type1 or iommufd, or memfds with iommufd.
+ * Prints the nanoseconds of each call, which are instructions with -icount.
  *
  *   pin_span GROUP|DEVICE MIB BACKING [kill]
  *
  * With "kill", the process that has mapped the memory is killed before it unmaps.
- * "kill" is the time until the process can be reaped. By then, its memory is
- * unpinned and free.
+ * The figure "kill" is the time until the process can be reaped. By then, its
+ * memory is unpinned and free.
  *
  * BACKING: thp, hugetlb, hugetlb1g; memfd_hugetlb (only for a device);
- *   fresh    4K pages, the first that the machine allocates, adjacent in memory
- *   4k       4K pages of which no two are adjacent
+ *   fresh    4K pages; if nothing large was allocated before, they are adjacent
+ *   4k       4K pages, no two of which are adjacent
  *   shared_4k, memfd    like 4k, in shared memory or in a file (only for a device)
  */
 #define _GNU_SOURCE
@@ -51,7 +51,7 @@ static int container_of(const char *group_path)
 	return container;
 }
 
-/* An IOAS that the device is attached to; @device stays open. */
+/* Attaches the device to a new IOAS and returns its ID. The device stays open. */
 static uint32_t ioas_of(const char *path, int iommufd)
 {
 	struct vfio_device_bind_iommufd bind = { .argsz = sizeof(bind), .iommufd = iommufd };
@@ -79,7 +79,7 @@ static int memfd_of(size_t size, const char *backing)
 	return fd;
 }
 
-/* Huge pages are aligned, as a VMM's memory is. */
+/* Aligns the memory for huge pages, as a VMM does. */
 static char *memory_of(size_t size, const char *backing)
 {
 	size_t huge = strcmp(backing, "hugetlb1g") ? HUGE : GIGA;

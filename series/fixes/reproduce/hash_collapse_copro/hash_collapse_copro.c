@@ -2,9 +2,9 @@
 /*
  * Simulates the faults of a coprocessor (ocxl), which are handled on a CPU that has never run the
  * process. That CPU walks the page table with interrupts disabled, as hash_page_mm() does, while
- * khugepaged collapses. hash__pmdp_collapse_flush() must wait for the walk before it flushes the
- * HPTEs, as the walk may still insert one. For "powerpc/64s/hash: Wait for coprocessor faults on
- * collapse".
+ * khugepaged collapses the memory. hash__pmdp_collapse_flush() must wait for the walk before it
+ * flushes the HPTEs, as the walk may still insert one. For "powerpc/64s/hash: Wait for coprocessor
+ * faults on collapse".
  *
  * Needs the hash MMU, KPROBES and at least two CPUs. Loading returns 0 if the flush waits, -EBADMSG
  * if it does not, and other errors if the module cannot tell.
@@ -21,7 +21,7 @@
 #include <asm/mmu_context.h>
 #include <asm/pte-walk.h>
 
-/* if hash_page_mm() marks the CPU of a walk, the module must do so as well */
+/* If hash_page_mm() of this kernel marks its CPU as walking, the module must do so, too. */
 #if __has_include(<linux/lockless_pgtable_walk.h>)
 #include <linux/lockless_pgtable_walk.h>
 #else

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Pins eight huge pages of a file through an iommufd access. As soon as the second
- * one has a pin, a thread raises its reference count to just below the overflow,
- * as thousands of other maps would. folio_add_pins() then fails for this page.
- * Afterwards, no page may stay pinned.
+ * page has a pin, a thread raises the page's reference count to just below the
+ * overflow, as thousands of other maps would. folio_add_pins() then fails for this
+ * page. Afterwards, no page may stay pinned.
  * For "iommufd: Unpin a memfd's folios if folio_add_pins() fails".
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt

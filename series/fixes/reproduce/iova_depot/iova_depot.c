@@ -56,7 +56,7 @@ static unsigned long count(void)
 	for (node = rb_first(&iovad.rbroot); node; node = rb_next(node))
 		nr++;
 	spin_unlock_irqrestore(&iovad.iova_rbtree_lock, flags);
-	return nr - 1;	/* the anchor */
+	return nr - 1;	/* without the anchor */
 }
 
 /*
@@ -91,7 +91,7 @@ static int run(void)
 		pr_info("cannot tell: one CPU\n");
 		return -ENODEV;
 	}
-	/* Two magazines stay with the CPU that frees; the depot keeps one for each CPU. */
+	/* The CPU that frees keeps two magazines, and the depot keeps one for each CPU. */
 	total = (num_online_cpus() + 4) * MAGAZINE;
 	for (i = 0; alloc_iova_fast(&iovad, 1, total, true); i++)
 		;
@@ -120,7 +120,7 @@ static int run(void)
 		}
 	}
 
-	/* One CPU frees all, before the work, which may be queued on it, can run. */
+	/* Free all IOVAs on this CPU. The work may be queued on it, and must not run meanwhile. */
 	preempt_disable();
 	for (i = 1; i <= total; i++)
 		free_iova_fast(&iovad, i, 1);

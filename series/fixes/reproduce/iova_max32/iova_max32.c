@@ -37,10 +37,10 @@ static int __init iova_max32_init(void)
 	if (!got)
 		ret = -EBADMSG;
 
-	/* An IOVA larger than the 32-bit space must still fail, also the second time. */
+	/* An allocation larger than the 32-bit space must still fail, both times. */
 	for (int i = 0; got && i < 2; i++) {
 		if (alloc_iova(&iovad, LIMIT(32) + 1, LIMIT(32), true)) {
-			pr_info("more than there is\n");
+			pr_info("an allocation larger than the space succeeded\n");
 			ret = -EBADMSG;
 		}
 	}

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Runs a guest hypervisor that executes TLBI IPAS2E1IS with an IPA beyond the
- * PA size: the host must not warn. For "KVM: arm64: nv: Ignore TLBI IPAS2E1IS
+ * PA size. The host must not warn. For "KVM: arm64: nv: Ignore TLBI IPAS2E1IS
  * beyond the PA size".
  *
  * The IPA in the instruction has 48 bits, so the host's PA size must be smaller.
  * QEMU has no CPU model with such a PA size and nested virtualization, so this
- * module replaces kvm_get_pa_bits() by a function that returns 40.
+ * module replaces kvm_get_pa_bits() with a function that returns 40.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -25,7 +25,7 @@
 #define GICR	0x80a0000
 #define DONE	0x1000UL	/* L1 stores here when the TLBI is done */
 
-/* L1, at EL2, starts L2 without a stage 2; L2 only calls it. Vectors at 0x800 */
+/* L1 runs at EL2 and starts L2 without a stage 2. L2 only calls L1. L1's vectors are at 0x800. */
 asm("	.pushsection .rodata\n"
 	"	.globl	guest, guest_end\n"
 	"	.balign	8\n"
@@ -47,7 +47,7 @@ asm("	.pushsection .rodata\n"
 	"	isb\n"
 	"	eret\n"
 	"1:	hvc	#0\n"
-	"	. = guest + 0x800 + 0x200\n"	/* exception of L1: done too early */
+	"	. = guest + 0x800 + 0x200\n"	/* exception of L1: the test fails */
 	"	mov	x0, #0x2000\n"
 	"	str	xzr, [x0]\n"
 	"	. = guest + 0x800 + 0x400\n"	/* exception of L2 */
@@ -79,7 +79,7 @@ static struct ftrace_ops ops = {
 
 static unsigned long mem;
 
-/* The arguments of ioctl() must be in user memory: the last page of the guest's memory. */
+/* ioctl() needs its arguments in user memory. They are in the last page of the guest's memory. */
 static long call(struct file *file, unsigned int cmd, void *arg, size_t size)
 {
 	void __user *user = (void __user *)(mem + SIZE - PAGE_SIZE);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Tests whether a kernel thread that is part of a process gets a shadow stack. No CPU with shadow
- * stacks is needed: the module marks the process that loads it as having one. Then it creates such
- * a thread, which never runs user code. For "x86/shstk: Do not give user workers a shadow stack".
+ * stacks is needed, as the module marks the process that loads it as having a shadow stack. Then
+ * the module creates such a thread, which never runs user code. For "x86/shstk: Do not give user
+ * workers a shadow stack".
  */
 #include <linux/elf.h>
 #include <linux/mm.h>
@@ -79,7 +80,7 @@ static int __init shstk_worker_init(void)
 		if (thread->flags & PF_USER_WORKER)
 			worker = thread;
 	rcu_read_unlock();
-	/* the worker ends after vhost_task_stop() below */
+	/* the worker exists until vhost_task_stop() below */
 	error = worker ? check(worker) : -ESRCH;
 	vhost_task_stop(task);
 	return error;

@@ -25,7 +25,7 @@
 #define TABLES	512	/* of the last level, for 2 MiB each */
 #define SIZE	(TABLES * SZ_2M)
 
-/* Writes a page of each 2 MiB, then exits by MMIO at 0. */
+/* Writes to one page of each 2 MiB, then exits by MMIO at 0. */
 asm("	.pushsection .rodata\n"
 	"	.globl	guest, guest_end\n"
 	"	.balign	8\n"
@@ -133,7 +133,7 @@ static long run_and_destroy_vm(struct file *kvm, unsigned long *held)
 
 	after = global_node_page_state(NR_SECONDARY_PAGETABLE);
 	pr_info("stage-2 tables: %ld before, %ld with a VM, %ld after it\n", before, mapped, after);
-	/* The statistics lack a few pages per CPU. */
+	/* The statistics may be off by a few pages per CPU. */
 	if (!ret && mapped - before < TABLES / 2)
 		ret = -ENODATA;
 	if (!ret && after - before > TABLES / 2) {
@@ -152,7 +152,7 @@ static int __init stage2_table_refs_init(void)
 
 	if (!held || IS_ERR(kvm))
 		goto out;
-	/* After the guest's memory, a page for the arguments of ioctl() */
+	/* The guest's memory, followed by a page for the arguments of ioctl() */
 	mem = vm_mmap(NULL, 0, SIZE + PAGE_SIZE, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, 0);
 	if (IS_ERR_VALUE(mem))

@@ -19,7 +19,7 @@ figure() {	# prints the seconds since $2 as figure $1
 	echo "$1 $2 $(now)" | awk '{ printf "%s %.3f\n", $1, ($3 - $2) / 1e9 }'
 }
 
-answer() {	# reads lines until one contains $1, and leaves that in $line
+answer() {	# reads lines until one contains $1; it is then in $line
 	while read -r -t 120 line; do
 		echo "$line" >> /tmp/heard
 		case $line in
@@ -31,7 +31,7 @@ answer() {	# reads lines until one contains $1, and leaves that in $line
 	fail "no answer contains $1"
 }
 
-pinned() {	# pages
+pinned() {	# prints the number of pinned pages
 	echo 1 > /proc/sys/vm/stat_refresh
 	awk '$1 == "nr_foll_pin_acquired" { pinned += $2 }
 	     $1 == "nr_foll_pin_released" { pinned -= $2 }
@@ -43,7 +43,7 @@ hugetlb() {	# reserves $1 huge pages of 2 MiB
 	[ "$(cat /proc/sys/vm/nr_hugepages)" = "$1" ] || fail "no $1 huge pages"
 }
 
-all_free() {	# the client has ended: $1 pages are pinned as before, all $2 huge pages are free
+all_free() {	# after the client's end: $1 pages must be pinned, and $2 huge pages free
 	[ "$(pinned)" = "$1" ] || fail "$(($(pinned) - $1)) pages are still pinned"
 	free=$(awk '/^HugePages_Free/ { print $2 }' /proc/meminfo)
 	[ "$free" = "$2" ] || fail "$free of $2 huge pages are free"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # qemu.sh CONTAINER MEMORY MIB: QEMU gives the test device to a guest with that memory. QEMU's
-# monitor must answer, SeaBIOS must run in the guest and all of its memory must be pinned until QEMU
-# ends with 0. Prints the seconds from the invocation.
-# qemu.sh version: the version alone
+# monitor must answer, and SeaBIOS must run in the guest. All of the guest's memory must be pinned
+# until QEMU exits with status 0. Prints the seconds since QEMU's invocation.
+# qemu.sh version: prints QEMU's version
 set -eu
 # shellcheck disable=SC1091
 . /job/lib.sh

@@ -3,14 +3,14 @@
 # testpmd.sh MEMORY MIB: DPDK's testpmd sends packets from one test device to the other and back,
 # for some seconds. They must arrive with the right checksums. Prints the seconds from the
 # invocation until the ports are up, and the number of packets received.
-# testpmd.sh version: the version alone
+# testpmd.sh version: prints DPDK's version
 set -eu
 # shellcheck disable=SC1091
 . /job/lib.sh
 testpmd=/usr/bin/dpdk-testpmd
 
 mkdir -p /var/run
-chmod 755 /	# DPDK loads no plugins from below a folder that all may write
+chmod 755 /	# DPDK does not load plugins from below a world-writable folder
 huge=0 mib=${2:-}
 case $1 in
 version)
@@ -36,7 +36,7 @@ exec 3>/tmp/to 4</tmp/from
 answer 'Checking link status' <&4
 figure ports "$start"
 pages=$(($(pinned) - before))
-sleep 15	# the link needs some of that
+sleep 15	# some of this time passes before the ports have a carrier
 echo >&3
 cat <&4 > /tmp/stats
 wait $process || fail "testpmd's exit status is $?"

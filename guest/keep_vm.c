@@ -6,7 +6,7 @@
  * Switching the key patches the scheduler's code. QEMU 10.0 with one host thread
  * per CPU can continue to execute code that another CPU has overwritten. In a
  * test, a function was patched 7,432 times: 3 of the changes were still not
- * visible after 100,000 further calls. With one host thread, all of 58,978 changes
+ * visible after 100,000 further calls. With one host thread, all 58,978 changes
  * were visible. A CPU that skips the notifier runs a vCPU that is not loaded, or
  * loads one twice. The base reported this after 23 runs of stage2_unmap_test.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Runs the workloads of all topics at once and disturbs them. At the end, they
- * may leave nothing behind. Prints KTAP.
+ * must leave nothing behind. Prints KTAP.
  *
  *   soak MINUTES SEED [BDF BDF BDF BDF]
  *

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Disturbs the victims: sends signals, moves them between two cgroups, freezes
- * these and changes their memory.max. Also takes CPUs offline and online.
+ * Disturbs the victims: sends signals to them, moves them between two cgroups,
+ * freezes the cgroups and changes their memory.max. Also takes CPUs offline and online.
  */
 #define _GNU_SOURCE
 #include <err.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Repeats calls and makes each allocation and each copy from or to user space fail
- * in turn. Whether the call then fails or not, it may leave nothing behind, and it
+ * in turn. Whether or not the call then fails, it must leave nothing behind, and it
  * must succeed when it is repeated. Prints KTAP.
  *
  *   [SCENE=word] faults [BDF...]
@@ -79,7 +79,7 @@ static bool same(const struct left *one, const struct left *other, bool tables)
 	       (!tables || one->tables == other->tables);
 }
 
-/* Reports an error of the current scene, which fails its result */
+/* Reports an error of the current scene, whose result is then a failure */
 static void __attribute__((format(printf, 1, 2))) complain(const char *format, ...)
 {
 	va_list args;

@@ -77,7 +77,7 @@ static void begin_tables(void)
 	step = pmd / 2;
 }
 
-/* MADV_NOHUGEPAGE while it is filled: faults then map small pages. MADV_COLLAPSE needs it off. */
+/* MADV_NOHUGEPAGE makes faults map small pages. It is off again before MADV_COLLAPSE. */
 static void prepare_small(void)
 {
 	map_area(pmd, MADV_NOHUGEPAGE);

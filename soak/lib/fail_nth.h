@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Makes the nth operation that can fail from now on fail, in the thread that has opened it. */
+/*
+ * Makes an operation of the kernel fail: arm(n) selects the nth operation that can fail from then
+ * on, in the thread that called open_fail_nth().
+ */
 #ifndef SOAK_FAIL_NTH_H
 #define SOAK_FAIL_NTH_H
 

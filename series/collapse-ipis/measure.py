@@ -10,7 +10,7 @@ from kit.model import Options
 from kit.process import Pool
 
 PROGRAM = 'collapse_ipis_perf'
-CPUS = (2, 8)  # a guest with 64 did not boot within 180 s on two CPUs of the host
+CPUS = (2, 8)  # a guest with 64 CPUs did not boot within 180 s on two of the host's
 TIMES = 10  # collapses of each kind in a boot
 MACHINES = {  # (architecture, MMU): words for the kernel's command line
     ('powerpc', 'radix'): '',

@@ -54,7 +54,7 @@ def guest(bench, arch, tree, job, files, options, what):
 
 
 def unmap_calls(bench, behind):
-    """Builds calls/unmap_calls.c once for both kernels. Threads that use it start later."""
+    """Builds calls/unmap_calls.c for both kernels, before threads use it."""
     arch, _ = BEHIND[behind]
     return bench.program(arch, 'unmap_calls', [HERE / 'calls' / 'unmap_calls.c'])
 
@@ -81,7 +81,7 @@ def both(function):
 
 
 def in_instructions(metric, before, after, **details):
-    """A row in instructions. before, after: seconds with -icount, in which each nanosecond is an
+    """A row in instructions. `before` and `after` are seconds with -icount: one nanosecond is one
     instruction."""
     before, after = ([[round(1e9 * each, 2) for each in values]] for values in (before, after))
     return row(metric, before, after, 'instructions', **details)

@@ -55,10 +55,13 @@ def module(bench, tree):
 
 
 def boot_once(bench, tree, image, folder, jobs, cpus):
-    """Runs the jobs in one boot, and reads lines `NAME NUMBER...`. Returns four values: {name:
-    number} of lines with one number; {name: [[numbers] of each line]} of lines with several
-    numbers; {name: [number of each line]} of lines with one number, which a repeated job prints
-    again; and the accelerator."""
+    """Runs the jobs in one boot, and reads lines `NAME NUMBER...`. Returns four values:
+
+    {name: number} of lines with one number
+    {name: [[numbers] of each line]} of lines with several numbers
+    {name: [number of each line]} of lines with one number that a repeated job prints again
+    the accelerator
+    """
     figures, series, again = {}, {}, {}
     files = [folder / 'iova_bench.ko', folder / 'iova_locked.ko']
 
@@ -181,7 +184,7 @@ def rows_of_misses(cpus, one, other):
 
 
 def rows_of(cpus, base, patched):
-    """All rows for this number of CPUs. base, patched: results of boot_once()."""
+    """All rows for this number of CPUs. `base` and `patched` are results of boot_once()."""
     one, other, rows = base[0], patched[0], []
     if cpus == 1:
         rows.append(

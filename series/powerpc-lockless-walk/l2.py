@@ -3,8 +3,8 @@
 """Boots a pseries guest with nested HV (L1), and in it a nested guest (L2) with QEMU and KVM.
 Meanwhile L1 collapses huge pages, also those of L2's memory.
 
-Downloads a QEMU for ppc64el (31 MB), so neither `make test` nor CI runs it. The exit status is that
-of `make test`.
+Downloads a QEMU for ppc64el (31 MB), so neither `make test` nor CI runs it. The exit status has
+the same meaning as that of `make test`.
 """
 
 import re

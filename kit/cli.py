@@ -3,7 +3,7 @@
 
 Only this module reads the command line. Each option can also be given as an environment variable,
 which is how make passes it: `--topic x` is TOPIC=x. A verb's function gets the given options as
-keyword arguments, and defines the defaults of all others. Nothing is installed, fetched or built
+keyword arguments, and defines the defaults of the others. Nothing is installed, fetched or built
 before the command line is parsed.
 """
 
@@ -97,15 +97,15 @@ OPTIONS = {
     'full': a_flag('include slow parts'),
     'gdb': a_flag('the guest waits for gdb'),
     'iommu': Option('NAME', 'one of the IOMMUs in guest/ARCH.toml'),
-    'keep': a_flag('leave a linux/ that holds work as it is', variable=False),
+    'keep': a_flag('if linux/ holds work, leave it as it is', variable=False),
     'kselftest': Option('SUITE[:PROGRAM]', 'any upstream kselftest in the tree of --linux'),
     'linux': Option('PATH', 'your own git tree, which is only read'),
     'mem': Option('SIZE', 'memory of the guest, for example 4G'),
     'minutes': Option('N', 'duration', number),
     'mutant': Option('REGEX', 'only bugs whose name matches', pattern),
     'part': Option('NAME', 'only this part of the benchmark'),
-    'patch': Option('WORDS', 'if patches are mailed singly: those with this in their file name'),
-    'reflect': a_flag('send it only to yourself, as a trial'),
+    'patch': Option('WORDS', 'if patches are mailed one by one: WORDS of a file name'),
+    'reflect': a_flag('send the mails only to yourself, as a trial'),
     'results': Option(
         'FILE', 'write test results as .ktap, .xml (JUnit) or .json (KernelCI)', results_file
     ),
@@ -114,10 +114,10 @@ OPTIONS = {
     'runs': Option('N', 'number of boots of each kernel', number),
     'sample': Option('N', 'only N of the bugs, drawn at random', number),
     'seed': Option('N', 'seed of the random numbers, to repeat a run', number),
-    'send': a_flag('send it; otherwise it is only written to an mbox'),
+    'send': a_flag('send the mails; otherwise they are only written to an mbox'),
     'share': Option('FOLDER', 'a folder of the host, mounted as /share in the guest'),
     'stable-git': Option('URL', 'a stable git tree to fetch the base from'),
-    'stay': a_flag('with --keep: leave another commit of series/ checked out', variable=False),
+    'stay': a_flag('with --keep: keep the commit of series/ that is checked out', variable=False),
     'test': Option('REGEX', 'only tests whose name matches', pattern),
     'topic': Option(
         'TOPIC', 'a folder of series/; mail and bench also take TOPIC/NN-POSTING, and mail several'
@@ -268,7 +268,7 @@ VERBS = {
     ),
     'tree': Verb(
         'source.tree.main',
-        'make linux/ from series/; refuses to lose work there',
+        'make linux/ from series/; refuses if that would lose work',
         'keep stay',
         'linux stable-git',
         'base',
@@ -278,12 +278,12 @@ VERBS = {
     'tables': Verb('bench.pages.write', "write the pages' tables from series/*/bench.json"),
     'deps': Verb(
         'setup.deps.main',
-        'install (as root) or name the Debian packages that are missing',
+        'install missing Debian packages; if not root, only name them',
         'arch full',
     ),
     # for developers
     'base': Verb(
-        'source.base.main', 'make linux/ of the base alone', 'linux stable-git', make=False
+        'source.base.main', 'make a linux/ that has only the base', 'linux stable-git', make=False
     ),
     'rebase': Verb(
         'source.rebase.main',
@@ -420,7 +420,8 @@ def parsed(words: Sequence[str]) -> tuple[str, Given]:
 
 
 def check_together(given: Given) -> None:
-    """Raises an error if an option lacks another that it needs, or has one that it excludes."""
+    """Raises an error if an option is given without one that it needs, or with one that it
+    excludes."""
     if 'base' in given and 'linux' not in given:
         wrong('BASE= needs LINUX=')
     for other in ('test', 'full', 'base') if 'kselftest' in given else ():

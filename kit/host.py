@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How many CPUs, and how much memory of the host, builds and guests may use."""
+"""The CPUs and the memory of the host that builds and guests may use."""
 
 import os
 from pathlib import Path

@@ -234,7 +234,7 @@ class Compile:
 
 @dataclass(frozen=True, kw_only=True)
 class Posting:
-    """A set of patches that is mailed at once: series/TOPIC/NAME/."""
+    """A set of patches that are mailed together: series/TOPIC/NAME/."""
 
     name: str
     tree: str  # the maintainers' tree

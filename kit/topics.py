@@ -60,8 +60,8 @@ def posting(part: str) -> model.Posting | None:
 
 
 def below(part: str) -> list[str]:
-    """The parts that a posting is mailed on, in the order in which they apply: the topics in
-    `after`, and the postings of its topic in `needs`."""
+    """The parts that a posting is based on when it is mailed, in the order in which they apply: the
+    topics in `after`, and the postings of its topic in `needs`."""
     topic, found = topic_of(part), posting(part)
     names = parts_of(topic)
     wanted = {f'{topic}/{name}' for name in (found.needs if found else ())}
@@ -153,7 +153,7 @@ def measured() -> list[str]:
 
 @functools.cache
 def benchmark(name: str) -> Any:
-    """series/TOPIC/measure.py as a module; name: the topic, or one of its postings."""
+    """series/TOPIC/measure.py as a module. `name` is the topic, or one of its postings."""
     topic = topic_of(name)
     if topic not in measured():
         raise KitError(f'no benchmark for topic {topic} (known: {" ".join(measured())})')

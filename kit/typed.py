@@ -41,7 +41,7 @@ def value_of(kind: Any, value: object, where: str) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
-    if origin in (types.UnionType, typing.Union):  # X | None: a file has no None
+    if origin in (types.UnionType, typing.Union):  # X | None: TOML has no None
         return value_of(next(each for each in arguments if each is not type(None)), value, where)
     if origin is tuple:
         if not isinstance(value, list):
@@ -79,7 +79,7 @@ def given(kind: type, table: Table, where: str) -> Table:
 
 
 def load(kind: type[T], table: Table, where: str, **more: object) -> T:
-    """The table as this dataclass; more: fields that the file does not set."""
+    """The table as this dataclass. `more` has the fields that the file does not set."""
     if own := getattr(kind, 'from_table', None):
         return typing.cast(T, own(table, where))
     values = given(kind, table, where)

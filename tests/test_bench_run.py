@@ -24,7 +24,7 @@ class Run(unittest.TestCase):
         return [{'unit': 'instructions'}]
 
     def call(self, slowest, **given):
-        """The number of boots of both kernels; slowest: the smallest ratio of the boots so far."""
+        """The number of boots of each kernel. `slowest` is the smallest ratio of a boot."""
 
         def quick(_, most):
             for self.boots in range(1, most + 1):

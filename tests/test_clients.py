@@ -71,7 +71,7 @@ class Root(unittest.TestCase):
 
 class Clients(unittest.TestCase):
     def run_with(self, seconds, word='ok', status=guest.OK, **given):
-        """(exit status, recorded rows) if each boot needs the next number of seconds."""
+        """(exit status, recorded rows, tables) if the boots print these seconds, in this order."""
         left = iter(seconds)
 
         def run_guest(*_, on_line, name, **__):

@@ -14,8 +14,8 @@ ROOT, USER = 0, 1000
 
 class Deps(unittest.TestCase):
     def call(self, missing, installs=(), uid=ROOT):
-        """(output, the packages of each installation); missing: the missing packages before and
-        after the installations; installs: the exit statuses of apt-get install."""
+        """(output, the packages of each installation). `missing` has the missing packages before
+        and after the installations, `installs` the exit statuses of apt-get install."""
         said, installed, statuses = io.StringIO(), [], iter(installs)
 
         def install(packages, *_):

@@ -90,7 +90,7 @@ class Arrived(unittest.TestCase):
             (1, THREAD, '', 'not in the thread'),
             (1, 'Signed-off-by', 'Seen-by', 'not signed off'),
             (1, 'From: A Sender', 'From: Another', 'from Another'),
-            (2, '2/2', '1/2', 'not 0 to 2 arrived'),
+            (2, '2/2', '1/2', 'expected mails 0 to 2'),
             (2, '<2@', '<1@', 'the same Message-ID'),
             (2, 'one@example.com', 'other@example.com', 'went to'),
         ):
@@ -98,7 +98,7 @@ class Arrived(unittest.TestCase):
                 mails = good()
                 mails[number] = mails[number].replace(old, new, 1)
                 self.assertIn(said, self.faults(mails))
-        self.assertIn('not 0 to 1 arrived', self.faults(good()[:2]))
+        self.assertIn('expected mails 0 to 1', self.faults(good()[:2]))
         self.assertIn('a mail is missing', self.faults([]))
 
 

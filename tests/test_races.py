@@ -182,7 +182,7 @@ int NS(runs)(int a)
             said.getvalue().splitlines(),
             [
                 'soak: 3 races in code that the series does not change',
-                '  2 where functions of the series called both accesses: others / tick',
+                '  2 with functions of the series in the stacks of both accesses: others / tick',
             ],
         )
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Locks, worktrees, the user's own tree (all on toy trees), and the size of the host."""
+"""Locks, worktrees, the user's own tree (all on toy trees), and the CPUs and memory of the host."""
 
 import contextlib
 import io

@@ -181,7 +181,7 @@ class Verbs(unittest.TestCase):
 
     def newer_release(self, *tags):
         """Makes the toy a git tree of v7.3.5, which changes lines next to those that the series
-        changes; tags: the release tags of this tree."""
+        changes. `tags` are the release tags of this tree."""
         self.git('init', '-q', cwd=self.toy)
         self.git('add', '-A', cwd=self.toy)
         self.git('commit', '-q', '-m', 'x', cwd=self.toy)
@@ -256,8 +256,8 @@ class Verbs(unittest.TestCase):
         self.bad(
             'tree',
             says='"a: first") of topic one does not apply; the base is 7.3.5, the '
-            'series is based on 7.3.4, and git lacks its files to merge: LINUX= a git tree '
-            'with v7.3.4',
+            'series is based on 7.3.4, and git cannot merge without its files: set LINUX= to a '
+            'tree with v7.3.4',
         )
         # a file under the right tag must also have the checksum in BASE
         shutil.rmtree(self.linux)
@@ -562,7 +562,7 @@ class Verbs(unittest.TestCase):
         self.commit('kernel/b.c', 'line 1\n', 'work\n', 'b: work')
         self.git('checkout', '-q', 'two')
         before = self.patches()
-        self.bad('export', says='branch two does not stand on one')
+        self.bad('export', says='branch two is not based on one')
         self.assertEqual(self.patches(), before)
 
     # killed
@@ -587,7 +587,7 @@ class Verbs(unittest.TestCase):
 
     def killed(self, after, *words):
         """Kills the verb after this number of seconds. Its child process continues, and the next
-        verb waits for that."""
+        verb waits for it."""
         env = {
             'PATH': os.environ['PATH'],
             'HOME': str(self.home),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What tests said in a guest, judged: canned output."""
+"""Verdicts on the output of tests in a guest. The output is canned."""
 
 import contextlib
 import io

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make bench: measures a topic or a posting. The base kernel has the patches that the topic or
-posting is mailed on. The patched kernel also has its own patches, and no others. Writes bench.json
+posting is based on. The patched kernel also has its own patches, and no others. Writes bench.json
 into the folder of the topic or posting, and updates the picture and the tables."""
 
 from collections.abc import Sequence
@@ -47,8 +47,8 @@ def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], comman
 
 
 def main(topic: str = '', part: str = '', full: bool = False, **given: Any) -> None:
-    """part: a key of PARTS in the topic's measure.py; if empty, everything is measured. given: the
-    numbers of runs and rounds, if the user set them."""
+    """`part` is a key of PARTS in the topic's measure.py; if empty, everything is measured. `given`
+    has the numbers of runs and rounds that the user set."""
     topic = topic or next(iter(topics.measured()), '') or fail('no topic has a measure.py')
     benchmark = topics.benchmark(topic)
     topics.posting(topic)  # raises an error for an unknown posting

@@ -38,8 +38,8 @@ def figures(row: Row) -> dict[str, str]:
 
 
 def in_words(value: float) -> str:
-    """The value as text. Values below 1,000 have three significant digits. Values from one million
-    are given in millions, also with three significant digits."""
+    """The value as text. Values below 1,000 have three significant digits. Values of one million
+    or more are given in millions, also with three significant digits."""
     if abs(value) >= 1_000_000:
         return f'{value / 1e6:,.3g} million'
     return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'

@@ -111,8 +111,7 @@ class Bench:
 
     def selftest(self, arch: str, program: str) -> Path:
         """Builds a selftest SUITE/PROGRAM and returns its file, which both kernels run. It is built
-        from the patched tree. If this is a user's tree without the selftest, it is built from
-        linux/."""
+        from the patched tree or, if that is a user's tree without this selftest, from linux/."""
         for tree in (self.trees.patched, self.trees.series):
             if selftest.has(tree, program):
                 return selftest.build(model.machine(arch), tree, [program])[program]
@@ -221,9 +220,8 @@ def row(
     middle: Callable[[Sequence[float]], float] = statistics.median,
     **more: object,
 ) -> Row:
-    """Makes a row of a record. before, after: the figures of the base and of the patched kernel,
-    with one list for each boot. middle: the function that reduces all figures of a kernel to one.
-    """
+    """Makes a row of a record. `before` has the figures of the base, `after` those of the patched
+    kernel, with one list for each boot. `middle` reduces all figures of a kernel to one."""
     base, patched = (middle([value for run in runs for value in run]) for runs in (before, after))
     boots = zip(map(statistics.median, before), map(statistics.median, after))
     ratios = [times_better(*pair, better) for pair in ((base, patched), *boots)]
@@ -243,7 +241,7 @@ def row(
 def record(
     topic: str, command: str, rows: Sequence[Row], accelerator: str, below: Sequence[str] = ()
 ) -> Record:
-    """below: the topics and postings that both kernels contain."""
+    """Makes a record. `below` names the topics and postings that both kernels contain."""
     return {
         'topic': topic,
         'base': f'v{release(BASE)}{" with " if below else ""}{", ".join(below)}',

@@ -22,8 +22,8 @@ UNMEASURED = re.compile(
 
 def changes(text: str, unmeasured: bool = False) -> list[str]:
     """The lines of code that a patch adds and removes, each preceded by the path of its file.
-    Messages, comments, context, line numbers and extra spaces are left out. unmeasured: include
-    files that match UNMEASURED."""
+    Messages, comments, context, line numbers and extra spaces are left out. If
+    `unmeasured` is set, files that match UNMEASURED are included."""
     found, path, comment = [], '', False
     for line in text.partition('\n---\n')[2].splitlines():
         if line.startswith('diff --git '):
@@ -94,8 +94,8 @@ def of(topic: str) -> dict[str, object]:
 
 
 def mark(data: dict[str, Any]) -> str:
-    """A text for below the table. It names the rows that were measured with older code, and is
-    empty if there are none."""
+    """The text below the table that names the rows measured with older code; empty if there are
+    none."""
     now, parts = below(data['topic']), data.get('parts', {})
     commands = sorted({row.get('command', '') for row in data.get('rows', [])}) or ['']
     stale: dict[str, list[str]] = {}

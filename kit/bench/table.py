@@ -40,8 +40,8 @@ def ratio(value: float | None, infinite: str = '-') -> str:
 
 
 def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]]:
-    """(column titles, [cells of a row]) for all rows of the record; cover: only for the rows of
-    the cover letter."""
+    """(column titles, [cells of a row]) for all rows of the record, or only for the rows of the
+    cover letter."""
     topic = topics.benchmark(data['topic'])
     rows = sorted(data['rows'], key=better)
     head = [*topic.HEAD, 'base', 'patched', 'ratio']

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes the two kernels with which `make bench` measures a topic or a posting. The first is the
-base with the patches that the topic or posting is mailed on. The second also has the patches of the
+base with the patches that the topic or posting is based on. The second also has the patches of the
 topic or posting itself. Neither has any other patch of series/."""
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ ROOT = BUILD / 'alone'
 
 
 def split(name: str) -> tuple[list[str], list[str]]:
-    """(parts that it is mailed on, own parts) of a topic or a posting, in the order in which they
+    """(parts that it is based on, own parts) of a topic or a posting, in the order in which they
     apply. A part is a posting or a topic without postings: see topics.parts_of()."""
     own = [name] if '/' in name else topics.parts_of(name)
     return [part for part in topics.below(own[0]) if part not in own], own

@@ -2,10 +2,10 @@
 """Makes a kernel's .config from allnoconfig and fragments: files with lines CONFIG_NAME=value.
 
 A flavour selects the fragments. NAME[+VARIANT...] selects files of guest/config/ and the symbols
-that the topics add. It is an error if the .config does not have one of these values.
+that the topics add. It is an error if a symbol does not get the requested value.
 
 NAME[+VARIANT...]@[SUITE,...] is a flavour for a tree of any version. It has the `config` files of
-these selftest suites, and not the topics' symbols. Symbols that cannot be set are only printed.
+these selftest suites instead of the topics' symbols. Symbols that cannot be set are only printed.
 """
 
 import re

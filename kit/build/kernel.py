@@ -33,7 +33,7 @@ def drop_halves(folder: Path) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Deletes what an interrupted copy may have left in the folder, but keeps the folder's lock."""
+    """Deletes all files of an interrupted copy in the folder, except the folder's lock."""
     for path in list(folder.glob('*')):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -109,8 +109,8 @@ def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, fold
 
 
 def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ()) -> Path:
-    """Builds the kernel if anything changed, and returns its image. parts: goals of make, such as
-    objects; if given, only they are built, and no kernel is linked."""
+    """Builds the kernel if anything changed, and returns its image. `parts` are goals of make,
+    such as objects; if given, only they are built, and no kernel is linked."""
     src, folder = source(tree), tree.out(machine.arch, flavour)
     image, stamp, before = folder / machine.image, folder / '.stamp', kept(machine, flavour)
     try:

@@ -15,8 +15,8 @@ from kit.process import Word, step
 def build(
     machine: Machine, tree: Tree, made: Path, name: str, files: Sequence[Path], *more: Word
 ) -> Path:
-    """Builds the program `name` from the C files `files`, in the folder `made`. more: words for the
-    compiler."""
+    """Builds the program `name` from the C files `files`, in the folder `made`. `more` are
+    further words for the compiler."""
     mark = made / '.headers'
     with Lock(made):
         stamp = stamp_of(machine, sources_of(machine, tree))

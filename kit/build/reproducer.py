@@ -16,7 +16,7 @@ from kit.process import step
 
 def module(machine: Machine, flavour: str, tree: Tree, file: Path, made: Path) -> Path:
     """Builds a kernel module from this C file and the Kbuild in its folder, and returns its .ko.
-    The tree's kernel has been built. made: the output folder."""
+    The tree's kernel has been built. `made` is the output folder."""
     src, folder = source(tree), tree.out(machine.arch, flavour)
     shutil.rmtree(made, ignore_errors=True)
     shutil.copytree(file.parent, made)

@@ -139,8 +139,8 @@ def objects_of(
     topic: str, commit: str, below: str, arch: str, changed: Sequence[str] = ()
 ) -> list[str]:
     """The objects to compile for a patch. They are those of the C files that its topic touches (or
-    of the files in `changed`, if given), and of files that include a header which the patch
-    touches. Objects that the build of the last commit did not make are left out."""
+    of the files in `changed`, if given). If the patch touches a header, objects of files that
+    include it are added. Objects that the build of the last commit did not make are left out."""
     headers = [path for path in touched(below, commit) if path.endswith('.h')]
     files = {*series().kernel_files(changed or series().topic_files[topic]), *users_of(headers)}
     folder = bisected(arch).out(arch, flavour_of(arch))
@@ -267,7 +267,7 @@ def warnings(arch: str, full: bool = False) -> None:
         raise Skipped(f'no C file of the kernel for {arch} is touched')
     status, after, log = compiler_warnings(series().last, files, arch)
     # On the base, only files with findings are compiled. If a finding names a header, all files
-    # are.
+    # are compiled.
     said = {line.split(':')[0] for line in after}
     if status or said - set(files):
         said = set(files)
@@ -377,9 +377,9 @@ def files_for(config: Compile) -> list[str]:
 
 
 def commits_for(config: Compile, full: bool) -> list[str]:
-    """The commits to compile in a small configuration. This is the last commit. With FULL=1, it is
-    each commit of the configuration's topic and of all later topics, unless the configuration
-    itself is only for FULL=1."""
+    """The commits to compile in a small configuration: only the last commit. With FULL=1, all
+    commits of the configuration's topic and of later topics, unless the configuration itself is
+    only for FULL=1."""
     if not full or config.full:
         return [series().last]
     first = list(series().tips).index(config.topic)

@@ -147,7 +147,7 @@ def faults_of(part: str, mails: Sequence[Mail]) -> list[str]:
         re.sub(rf'^\[PATCH[ RFC]* 0*(\d+)/{count}\] .*', r'\1', mail['Subject']) for mail in read
     ]
     if count != len(mails) and numbers != [str(number) for number in range(count + 1)]:
-        return [f'not 0 to {count} arrived: {numbers}']
+        return [f'expected mails 0 to {count}, got {numbers}']
     if count == len(mails) and not re.match(r'\[PATCH( RFC)?\] ', read[0]['Subject']):
         return [f'{read[0]["Subject"]}: not a mail of its own']
     first, faults = read[0]['Message-ID'], []

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make clients: runs unmodified programs from Debian's archive on the base and on the patched
-kernel: QEMU, which gives a device to a guest, and DPDK's testpmd. Exit statuses, answers and data
-must be right; clients/clients.json records the times of RUNS boots of each kernel.
+kernel. They are QEMU, which gives a device to a guest, and DPDK's testpmd. Exit statuses, answers
+and data must be right. clients/clients.json records the times of RUNS boots of each kernel.
 
-clients/clients.toml has the packages and the cases, of which TEST selects some. Ends with `N
-passed, N failed, N skipped`. Exit status: as for make test.
+clients/clients.toml has the packages and the cases. TEST selects cases. Ends with `N passed, N
+failed, N skipped`. Exit status: as for make test.
 """
 
 import re
@@ -30,7 +30,7 @@ from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
 FIGURE = re.compile(r'# ([a-z]+) (\d+\.\d+)$')
-INSTRUCTIONS = 'billion instructions'  # seconds of a guest with icount
+INSTRUCTIONS = 'billion instructions'  # with icount, a guest's second
 Figures = dict[tuple[str, str], float]  # {(case, metric): figure} of a boot
 
 
@@ -47,8 +47,8 @@ def figures_of(said: verdict.Report) -> Figures:
 def boot(
     name: str, tree: Tree, cases: Words, iommu: str, icount: bool = False
 ) -> tuple[Counts, int, Figures, str]:
-    """(Counter, guest status, figures, version) of the cases on a kernel. icount: guest time =
-    instructions, of one vCPU."""
+    """(Counter, guest status, figures, version) of the cases on a kernel. With `icount`, the
+    guest has one vCPU, and its time is the number of instructions executed."""
     machine, asked, client = model.machine('x86_64'), settings(), settings().clients[name]
     archive = root.archive(machine, name, asked.suite, client.packages, client.files)
     script = CLIENTS / f'{name}.sh'
@@ -68,7 +68,7 @@ def boot(
         on_line=said.line,
         archives=[archive],
     )
-    (ended.folder / 'initrd').unlink(missing_ok=True)  # large, and the archive is kept
+    (ended.folder / 'initrd').unlink(missing_ok=True)  # large
     counts = said.verdict()
     if ended.status in (guest.LOST, guest.SPLAT):
         print(f'FAILED {name}, {tree}: {ended.message}\n{ended.detail}')
@@ -91,7 +91,7 @@ def rows_of(
 
 
 def chosen(pattern: str, iommu: str) -> dict[str, Words]:
-    """{client: its cases} that match and run behind the IOMMU."""
+    """{client: those of its cases that match the pattern}, if it runs behind the IOMMU."""
     found = {
         name: tuple(case for case in client.cases if re.search(pattern, f'{name} {case}'))
         for name, client in settings().clients.items()
@@ -105,8 +105,8 @@ def chosen(pattern: str, iommu: str) -> dict[str, Words]:
 def run(
     pattern: str = '', iommu: str = '', runs: int = 1, counted: bool = False
 ) -> tuple[Counts, int, list[Row]]:
-    """Runs the cases on both kernels in turn; returns (Counter, exit status, rows). counted: also
-    once with icount."""
+    """Runs the cases on both kernels in turn; returns (Counter, exit status, rows). If `counted`
+    is set, each kernel boots once more with icount, for clients that have this key."""
     machine = model.machine('x86_64')
     if iommu and iommu not in machine.iommus:
         raise KitError(f'no IOMMU {iommu} (known: {" ".join(machine.iommus)})')

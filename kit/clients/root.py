@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The files that a program from Debian's archive needs in a guest, as a cpio archive. It is made
-once for each list of packages and files."""
+"""The files that a program from Debian's archive needs in a guest, as a cpio archive. An archive is
+made once for each list of packages and files."""
 
 import hashlib
 import os
@@ -33,7 +33,7 @@ def chosen(root: Path, names: Sequence[str]) -> list[Path]:
 
 
 def with_libraries(root: Path, files: Sequence[Path]) -> list[Path]:
-    """The files, what they link to, and all shared libraries that they are linked with."""
+    """The files, the targets of symbolic links, and all shared libraries that these need."""
     libraries = sorted(root.glob('usr/lib*/**/*.so*'), key=lambda path: -len(path.parts))
     known = {path.name: path for path in libraries}
     found: set[Path] = set()
@@ -47,7 +47,7 @@ def with_libraries(root: Path, files: Sequence[Path]) -> list[Path]:
             todo.append(Path(os.path.normpath(path.parent / path.readlink())))
         elif path.read_bytes()[:4] == b'\x7fELF':
             text = output(['readelf', '-l', '-d', path])
-            # lib/ and lib64/ are links to those in usr/
+            # lib/ and lib64/ are symbolic links to the folders in usr/
             todo += [root / f'usr{each}' for each in re.findall(r'interpreter: (.+)\]', text)]
             for name in re.findall(r'\(NEEDED\).*\[(.+)\]', text):
                 if name not in known:
@@ -76,7 +76,7 @@ def members(root: Path, files: Sequence[Path]) -> list[Member]:
 def archive(
     machine: Machine, name: str, release: str, packages: Sequence[str], files: Sequence[str]
 ) -> Path:
-    """The archive; made if it is missing."""
+    """Returns the archive. Makes it if it is missing."""
     asked = hashlib.sha256(repr((machine.debian_arch, release, packages, files)).encode())
     path = BUILD / 'clients' / f'{name}-{asked.hexdigest()[:16]}.cpio'
     with Lock(path.parent):

@@ -48,12 +48,12 @@ PLACEHOLDER_LINE = re.compile(rf'^From: {re.escape(PLACEHOLDER)}$'.replace(r'\ <
 
 @dataclass(frozen=True)
 class Posting:
-    """A set of patches that is mailed at once."""
+    """A set of patches that are mailed together."""
 
     name: str  # TOPIC, TOPIC/NN-POSTING or TOPIC/PATCH
     patches: Sequence[Path]
-    below: Sequence[str] = ()  # the topics and postings that it is mailed on
-    commit: str = ''  # for a patch of a `single` topic: the commit that it is mailed on
+    below: Sequence[str] = ()  # the topics and postings below it in the branch that is mailed
+    commit: str = ''  # for a patch of a `single` topic: the commit that it is based on
     letter: tuple[str, str] | None = None  # subject and text of the cover letter
     prefixes: Sequence[str] = ()
     cc: Sequence[str] = ()  # people named in topic.toml

@@ -40,7 +40,7 @@ def image_of(boot: Boot, tree: Tree) -> tuple[Path, bytes]:
 
 
 def noticed(boots: Sequence[Boot], tree: Tree, right: dict[str, bytes]) -> str:
-    """The outcome for the bug in the tree; right: {flavour: the kernel without the bug}."""
+    """The outcome for the bug in the tree. `right` is {flavour: the kernel without the bug}."""
     outcome = SAME_KERNEL
     for boot in boots:
         try:

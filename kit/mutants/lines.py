@@ -110,8 +110,8 @@ class Drawn:
 
 
 def drawn(topic: str, seed: int, deleted: bool = False) -> list[Drawn]:
-    """All possible bugs of the topic, in a random order that depends on the seed. deleted: only
-    bugs that delete a line. Some bugs do not compile, and some change nothing."""
+    """All possible bugs of the topic, in a random order that depends on the seed. If `deleted`
+    is set, only bugs that delete a line. Some bugs do not compile, and some change nothing."""
     found = [
         Drawn(topic, line, f'{what}: {line.text.strip()}', diff(line, text))
         for line in lines_of(topic)

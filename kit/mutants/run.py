@@ -95,7 +95,7 @@ def show(each: Mutant, row: score.Row) -> None:
 
 
 def lane(arch: str, mutants: Sequence[Mutant], tell: Tell) -> Iterator[str]:
-    """The outcome of each mutant, one after the other, as they share a tree."""
+    """Tries the mutants one after the other, as they share a tree. Yields each outcome."""
     passed = set()
     with Lock(tree_of(arch).root):
         tree = clean(arch)

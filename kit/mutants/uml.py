@@ -37,7 +37,7 @@ def folder(tree: Tree) -> Path:
 
 
 def kunit(tree: Tree, verb: str, *words: Word) -> list[Word]:
-    """A command of kunit.py; words: its options, and the suite."""
+    """A command of kunit.py. `words` are its options, and the suite."""
     command: list[Word] = [
         sys.executable,
         'tools/testing/kunit/kunit.py',

@@ -39,7 +39,7 @@ def private(
     name: str, suites: Sequence[str], arch: str | None = None, instead: str = ''
 ) -> Environment:
     """Writes the configuration build/apt/NAME and updates its lists; returns the environment for
-    apt. instead: what the user can do without a download, for error messages."""
+    apt. `instead` is text for error messages: what the user can do without a download."""
     if not shutil.which('apt-get'):
         raise KitError(f'apt-get is needed to download {name}{instead and f": {instead}"}')
     source, keys = mirror(), sorted(KEYRINGS.glob('debian-archive-keyring.*'))
@@ -113,7 +113,7 @@ def fetch(package: str, machine: Machine, instead: str = '') -> Path:
 
 def fetch_all(name: str, packages: Sequence[str], machine: Machine, release: str) -> Path:
     """Downloads packages of a Debian release with all that they depend on, and unpacks them;
-    returns the new folder with their files. name: of the private configuration."""
+    returns the new folder with their files. `name` is the name of the private configuration."""
     env, folder = private(name, [release], machine.debian_arch), BUILD / 'apt' / name
     for old in (folder / 'root', folder / 'cache' / 'archives'):
         shutil.rmtree(old, ignore_errors=True)

@@ -131,7 +131,8 @@ def main(arch: str | None = None, full: bool = False) -> None:
 def install_missing(
     names: str, archs: str = '', arch: str | None = None, full: bool = False
 ) -> None:
-    """names: a key of SETS; archs: 'one', 'all' or empty, see archs_of()."""
+    """Installs missing packages. `names` is a key of SETS. `archs` is 'one', 'all' or empty, see
+    archs_of()."""
     wanted = archs_of(archs, arch, full)
     packages, qemu = missing(names, wanted, full)
     if not packages and not qemu:

@@ -14,9 +14,9 @@ def packages(names: str, archs: str = '', arch: str | None = None, full: bool = 
 def trees(
     needs: str, linux: str | None = None, commit: str | None = None, stable_git: str | None = None
 ) -> Trees:
-    """Makes linux/ if needed; returns the trees to build and compare. needs: see cli.Verb. linux: a
-    tree of the user. If needs is `own`, this tree is built; otherwise, the base is taken from it.
-    commit: the "base" in the tree, if it is built."""
+    """Makes linux/ if needed; returns the trees to build and compare. For `needs`, see cli.Verb.
+    `linux` is a tree of the user. If `needs` is 'own', this tree is built, and `commit` is its
+    "base". Otherwise, the base is taken from it."""
     base.main(None if needs == 'own' else linux, stable_git)
     if needs != 'base':
         tree.main(keep=True, stay=needs == 'own')

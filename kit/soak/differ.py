@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make differ: makes the same random calls of VFIO's type1 and of iommufd on the base and on the
-patched kernel. Both must return the same results to user space, behind each IOMMU.
+patched kernel. Behind each IOMMU, both kernels must return the same results to user space.
 
 soak/differ.toml defines the boots. Ends with `N passed, N failed, N skipped`. Exit status: 0, 1 if
 the kernels differ or a guest's job failed, 2 if a guest was lost, 3 after a kernel splat.
@@ -47,7 +47,7 @@ class Settings:
     archs: Mapping[str, Arch]
 
     def iommus(self) -> list[tuple[str, str]]:
-        """(architecture, IOMMU)"""
+        """[(architecture, IOMMU)] of all guests."""
         return [(name, iommu) for name, arch in self.archs.items() for iommu in arch.iommus]
 
 

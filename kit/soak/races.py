@@ -7,7 +7,7 @@ has no symbol, and its callers count instead. Files that were not built are igno
 such as probe() would match functions of other drivers.
 
 The series may also allow a race in functions that it does not change. Such a report does not count.
-below() finds the reports in which changed functions called both accesses.
+below() finds the reports in which the stacks of both accesses have changed functions.
 """
 
 import re
@@ -120,7 +120,7 @@ def changed_functions(machine: Machine, flavour: str) -> list[str]:
 
 
 def of_others(names: Iterable[str]) -> str:
-    """A regular expression for reports that do not count. names: the changed functions."""
+    """A regular expression for reports that do not count. `names` are the changed functions."""
     return rf'BUG: KCSAN: data-race in (?!.*\b({"|".join(names)})\b)'
 
 
@@ -141,8 +141,8 @@ def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def below(text: str, names: Sequence[str]) -> Counter[str]:
-    """{title: number} of the reports that do not count, but in which changed functions (names)
-    called both accesses."""
+    """{title: number} of the reports that do not count, although the stacks of both accesses have
+    changed functions (names)."""
     wanted, rule = set(names), re.compile(of_others(names))
     return Counter(
         title

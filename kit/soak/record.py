@@ -39,7 +39,7 @@ def load(path: Path | None = None) -> list[Row]:
 
 
 def place(row: Row) -> tuple[str, str, str]:
-    """(architecture, flavour, IOMMU): there is one recorded row for each."""
+    """(architecture, flavour, IOMMU), which identifies a recorded row."""
     return row['arch'], row.get('flavour', ''), row.get('iommu', '')
 
 

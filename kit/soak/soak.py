@@ -128,7 +128,7 @@ def tell_races(text: str, changed: Sequence[str]) -> None:
     count = len(re.findall(races.of_others(changed), text))
     print(f'soak: {count} races in code that the series does not change')
     for title, number in races.below(text, changed).most_common():
-        print(f'  {number} where functions of the series called both accesses: {title}')
+        print(f'  {number} with functions of the series in the stacks of both accesses: {title}')
 
 
 def run(

@@ -57,8 +57,8 @@ def am(
 
 
 def preimages() -> None:
-    """If linux/ has another release than BASE names, applies the series to the touched files of the
-    release in BASE. git needs the resulting files to merge patches (kit/source/preimages.py)."""
+    """If linux/ is not the release in BASE, applies the series to the touched files of the release
+    in BASE. git needs the resulting files to merge patches (kit/source/preimages.py)."""
     if version_of(git('show', 'base:Makefile')) == pinned()[0] or not as_pinned(
         lambda path: base_file(path, PINNED)
     ):
@@ -88,7 +88,8 @@ def put(folder: Path, topic: str) -> str:
         if version != wanted:
             note = f'; the base is {version}, the series is based on {wanted}'
         if 'lacks necessary blobs' in text:
-            note += f', and git lacks its files to merge: LINUX= a git tree with {tag_of(wanted)}'
+            tag = tag_of(wanted)
+            note += f', and git cannot merge without its files: set LINUX= to a tree with {tag}'
         raise KitError(
             f'{path.name} ("{patch_subject(path)}") of topic {topic} does not '
             f'apply{where}{note}; linux/ is unchanged'

@@ -2,8 +2,8 @@
 """Makes linux/: the base kernel as one commit with the tag `base`.
 
 If --linux names a git tree or an unpacked tree, the files come from this tree, which is only read.
-Otherwise they come from the stable git tree that --stable-git or `git config series.stable` names
-or, if there is none or it does not answer, from Debian's source package.
+Otherwise they come from the stable git tree that --stable-git or `git config series.stable` names.
+If no such tree is named, or it does not answer, they come from Debian's source package.
 """
 
 import functools
@@ -184,7 +184,7 @@ def debian_versions(release: str | None = None) -> tuple[Environment, str, list[
 
 
 def from_package(env: Environment, name: str, version: str, *paths: str) -> str:
-    """Downloads and unpacks the package. paths: if given, unpacks only these files."""
+    """Downloads and unpacks the package. If `paths` are given, unpacks only these files."""
     step(
         f'download {name} {version}',
         ['apt-get', 'download', f'{name}={version}'],
@@ -255,8 +255,8 @@ def commit(version: str) -> None:
 
 
 def write_commit(version: str, **env: str) -> str:
-    """Commits the files of TREE; the commit id depends only on these files. env: directs git to
-    another repository."""
+    """Commits the files of TREE; the commit id depends only on these files. `env` can direct git
+    to another repository."""
     progress = Progress('add to git')
     # one by one, as git add compares each file with all others of the same command
     for path in sorted(TREE.iterdir()):
@@ -315,7 +315,7 @@ def existing(path: str | None) -> None:
 
 
 def main(linux: str | None = None, stable_git: str | None = None) -> None:
-    """linux: a tree with the base; stable_git: the URL of a stable git tree."""
+    """`linux` is a tree with the base, `stable_git` the URL of a stable git tree."""
     with Lock(BUILD / 'base'):  # against concurrent makes
         if LINUX.exists() or LINUX.is_symlink():
             existing(linux)

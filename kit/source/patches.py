@@ -45,7 +45,7 @@ def ranges() -> list[Range]:
             )
         if try_git('merge-base', '--is-ancestor', below, branch).returncode:
             raise KitError(
-                f'branch {topic} does not stand on {below.removeprefix("refs/heads/")}: '
+                f'branch {topic} is not based on {below.removeprefix("refs/heads/")}: '
                 f'rebase it there (see series/order)'
             )
         if git('rev-list', '--merges', '-n1', f'{below}..{branch}'):

@@ -13,8 +13,8 @@ from kit.source.git import git, try_git
 
 Reader = Callable[[str], bytes | None]  # returns a file's content
 
-# References in a linux/ with another release than BASE names. PINNED has the touched files of the
-# release in BASE, PREIMAGES has the series on top of PINNED. git needs these files to merge
+# References in linux/, if it is not the release in BASE. PINNED has the touched files of the
+# release in BASE. PREIMAGES has the series on top of PINNED. git needs these files to merge
 # patches. The references protect them from garbage collection.
 PINNED, PREIMAGES = 'refs/series/pinned', 'refs/series/preimages'
 
@@ -57,8 +57,8 @@ def base_file(path: str, commit: str = 'base') -> bytes | None:
 
 
 def check_sums(version: str, read: Reader) -> None:
-    """Raises an error if a file that the series touches does not have its checksum in BASE. If
-    `version` is not the release in BASE, only prints a note: `git am` will merge."""
+    """Raises an error if the checksum of a touched file is not the one in BASE. If `version` is not
+    the release in BASE, only prints a note, as `git am` can merge."""
     wanted, sums = pinned()
     for path, digest in sums.items():
         content = read(path)

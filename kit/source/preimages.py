@@ -83,8 +83,8 @@ def sources(
 
 
 def find(linux: str | None, stable: str | None = None, package: Reader | None = None) -> None:
-    """Adds the touched files of the release in BASE to linux/ if they are missing. package: a
-    reader of Debian's package."""
+    """Adds the touched files of the release in BASE to linux/ if they are missing. `package`
+    is a reader of Debian's package."""
     if not pinned()[1] or as_pinned(lambda path: base_file(path, PINNED)):
         return
     shutil.rmtree(TMP, ignore_errors=True)
@@ -104,7 +104,7 @@ def find(linux: str | None, stable: str | None = None, package: Reader | None = 
 
 
 def keep(files: Files) -> None:
-    """Makes a commit in linux/ with only these files, to which PINNED refers."""
+    """Makes a commit with only these files in linux/. The reference PINNED points to it."""
     for path, content in files.items():
         (TMP / 'files' / path).parent.mkdir(parents=True, exist_ok=True)
         (TMP / 'files' / path).write_bytes(content)

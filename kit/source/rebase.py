@@ -5,9 +5,10 @@ TREE is the path of an unpacked tree or of a git tree. In a git tree, the newest
 is used. VERSION is X.Y.Z, or X.Y for the newest X.Y.Z. VERSION is looked up in the tree of --linux.
 Without --linux, it is looked up in the stable git tree, then in Debian's package.
 
-linux/ must correspond to series/. git rebases the topics' branches. Patches that the release
-already contains are dropped and named. Then series/ and BASE are written, as by `make export`. A
-conflict stops in an ordinary `git rebase`: resolve it, `git rebase --continue`, `make export`.
+linux/ must match series/. git rebases the topics' branches. Patches that the release already
+contains are dropped and named. Then series/ and BASE are written, as by `make export`. At a
+conflict, the command stops in an ordinary `git rebase`: resolve the conflict, then run `git rebase
+--continue` and `make export`.
 """
 
 import re
@@ -83,7 +84,7 @@ def fetched(release: str, path: str | Path | None, stable: str | None) -> tuple[
 
 
 def upstream_already(commit: str, subjects: Sequence[str]) -> list[tuple[str, str]]:
-    """[(topic, subject)] of patches that the commit contains: reverting them would succeed."""
+    """[(topic, subject)] of patches that the commit contains, as they could be reverted there."""
     env = {'GIT_INDEX_FILE': str(BUILD / 'rebase.index')}
     patches = [path for topic in order() for path in patch_files(topic)]
     git('read-tree', commit, env=env)
@@ -112,10 +113,10 @@ def main(target: str, linux: str | None = None, stable_git: str | None = None) -
         check()
         commit, version = fetched(*asked(target, linux), stable_git)
         if commit == git('rev-parse', 'base^{commit}').strip():
-            raise KitError(f'linux/ is based on this Linux {version} already')
+            raise KitError(f'linux/ is already based on Linux {version}')
         subjects = all_subjects()
         for topic, subject in upstream_already(commit, subjects):
-            say(f'rebase: {topic}: "{subject}" is in {tag_of(version)} already')
+            say(f'rebase: {topic}: "{subject}" is already in {tag_of(version)}')
         rebase(commit, version, subjects)
     export.main()
 

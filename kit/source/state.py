@@ -13,7 +13,7 @@ from kit.source.patches import digest, patch_files, ranges, write_series
 from kit.source.pinned import base_file
 from kit.topics import parts
 
-# Written by `tree` and `export`: the state of linux/ and series/ when they last corresponded
+# Written by `tree` and `export`: the state of linux/ and series/ when they last matched
 STATE = LINUX / '.git' / 'series-state'
 # The commits that `tree` last made from series/, even if the branches do not have them yet
 MADE = 'refs/series/made'
@@ -50,7 +50,7 @@ def save_state() -> None:
 
 
 def load_state() -> dict[str, tuple[str, str]]:
-    """{part: (commit, digest of its patches)} when linux/ and series/ last corresponded."""
+    """{part: (commit, digest of its patches)} when linux/ and series/ last matched."""
     try:
         return {
             topic: (commit, number)
@@ -62,7 +62,7 @@ def load_state() -> dict[str, tuple[str, str]]:
 
 def series_changed(different: Sequence[str]) -> list[str]:
     """Those of the differing files whose topic or posting has changed in series/, by git pull or an
-    edit, since linux/ and series/ last corresponded."""
+    edit, since linux/ and series/ last matched."""
     changed = {topic for topic, (_, number) in load_state().items() if number != digest(topic)}
     return [name for name in different if name[len('series/') :].rpartition('/')[0] in changed]
 
@@ -119,9 +119,9 @@ def own_work() -> str:
     ):
         return 'linux/ has a detached HEAD with commits on no branch: create a branch for them'
     if head and head not in names and head not in state and commit not in known:
-        return f'linux/ is on the branch {head}, which is no topic: check out {names[-1]}'
+        return f'linux/ is on the branch {head}, which is not a topic: check out {names[-1]}'
     if different:
-        # a rebase that only changed commit ids is no work
+        # a rebase that only changed commit ids is not work to protect
         if not any(
             try_git('rev-parse', '-q', '--verify', f'refs/heads/{name}').returncode
             for name in names
@@ -174,7 +174,7 @@ def branches() -> dict[str, str]:
 
 
 def unchanged() -> bool:
-    """Are the branches and series/ unchanged since they last corresponded?"""
+    """Are the branches and series/ unchanged since they last matched?"""
     names, state, tips = parts(), load_state(), branches()
     return list(state) == names and all(
         state[name] == (tips.get(name), digest(name)) for name in names

@@ -2,7 +2,7 @@
 """Makes linux/ from series/: the base and one branch per topic or posting.
 
 `make tree` fails if linux/ holds work that series/ lacks. Other verbs (keep=True) use such a linux/
-as it is, and print a note. If another commit of series/ than the last one is checked out, verbs
+as it is, and print a note. If a commit of series/ other than the last one is checked out, verbs
 that accept the user's own tree (stay=True) use this commit.
 """
 

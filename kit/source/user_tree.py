@@ -54,7 +54,7 @@ def clone(path: Path, folder: Path, commit: str) -> None:
         git('clone', '-q', '--shared', '--no-checkout', path, folder, cwd=path)
     git('config', 'remote.origin.url', path, cwd=folder)
     git('fetch', '-q', 'origin', '+HEAD:refs/own/head', cwd=folder)
-    # a killed checkout leaves no index, or a lock
+    # a killed checkout leaves a lock, or no index
     if (
         not is_at(folder, commit)
         or not (folder / '.git/index').exists()
@@ -64,7 +64,7 @@ def clone(path: Path, folder: Path, commit: str) -> None:
 
 
 def copy_uncommitted(path: Path, folder: Path) -> None:
-    """Copies uncommitted changes of the user's tree to the clone, unless it has them."""
+    """Copies uncommitted changes of the user's tree to the clone, unless it already has them."""
     if state(path) == state(folder):
         return
     git('reset', '-q', '--hard', cwd=folder)
@@ -80,7 +80,7 @@ def copy_uncommitted(path: Path, folder: Path) -> None:
 
 
 def known(linux: str, what: str) -> tuple[Path, str, str]:
-    """(path, version, HEAD) of the user's tree; what: the expected tree, for errors."""
+    """(path, version, HEAD) of the user's tree. `what` names the expected tree in errors."""
     path = Path(linux).expanduser().resolve()
     top = read(path, 'rev-parse', '--show-toplevel').stdout.strip() if path.is_dir() else ''
     if not top or Path(top).resolve() != path:
@@ -105,7 +105,7 @@ def alone() -> Tree:
 
 
 def use_alone(linux: str) -> Tree:
-    """Prepares a tree of any version, without a base."""
+    """Makes the clone of a user's tree of any version, without a base."""
     path, version, head = known(linux, 'a git tree of Linux')
     with Lock(BUILD / 'own'):
         clone(path, BUILD / 'own/linux', head)
@@ -115,7 +115,8 @@ def use_alone(linux: str) -> Tree:
 
 
 def use(linux: str, commit: str | None = None) -> Trees:
-    """Prepares the tree at this path; commit: the "base"."""
+    """Makes the clones of the user's tree, "patched" and "base". For `commit`, see
+    merge_base()."""
     path, version, head = known(linux, f'a git tree of Linux {mainline()}.y')
     below = merge_base(path, commit)
     with Lock(BUILD / 'own'):

@@ -194,7 +194,7 @@ def tests_of(
 
 
 def pack(path: Path, suites: Packed) -> Path:
-    """Writes an archive for the guest; suites: {name: {name within the suite: file}}."""
+    """Writes an archive for the guest. `suites` is {name: {name within the suite: file}}."""
     part = path.with_suffix('.part')
     with tarfile.open(part, 'w') as archive:
         for suite, files in suites.items():

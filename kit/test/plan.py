@@ -44,8 +44,8 @@ def on_machine(options: Options, changes: Table) -> Options:
 
 
 def merged(asked: Asked, changes: Table | None = None) -> list[Boot]:
-    """Merges boots that differ only in their tests. changes: {field of Options: value} from the
-    user, for example from CPUS=. With changes, every test may be skipped."""
+    """Merges boots that differ only in their tests. `changes` are {field of Options: value}
+    from the user, for example from CPUS=. With changes, every test may be skipped."""
     found: dict[object, Boot] = {}
     for topic, table in asked:
         tests = tests_of(topic, table)
@@ -87,7 +87,7 @@ def chosen(
     full: bool = False,
     changes: Table | None = None,
 ) -> list[Boot]:
-    """The selected boots, with the selected tests; changes: see merged()."""
+    """The selected boots, with the selected tests. For `changes`, see merged()."""
     boots = merged(topics.boots(), changes) + ([] if changes else on_base(topics.boots()))
     boots = [
         replace(boot, tests=tuple(test for test in boot.tests if re.search(pattern, test.name)))

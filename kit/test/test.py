@@ -200,7 +200,7 @@ def run_all(
 ) -> Iterator[tuple[Counts, int]]:
     """Runs boots and soaks in parallel. While guests run, the files of later boots are built. Boots
     with `alone` depend on CPU time: they come last, one after the other. Yields (Counter, guest
-    status); tell: see run_boot().
+    status). For `tell`, see run_boot().
     """
     alone = [boot for boot in boots if boot.alone]
     running = [pool.submit(run_soak, arch, tell) for arch in soaks]
@@ -223,7 +223,8 @@ def places() -> int:
 
 
 def main(trees: Trees = OURS, **given: Any) -> int:
-    """given: fields of Asked, or arguments of kselftest.main(); results: a file for the results."""
+    """`given` has fields of Asked, or arguments of kselftest.main(); `results` is the file for the
+    results."""
     found: list[Ended] = []
     path: Path | None = given.pop('results', None)
     if 'kselftest' in given:
@@ -237,14 +238,14 @@ def main(trees: Trees = OURS, **given: Any) -> int:
 
 def clients() -> tuple[Counts, int]:
     """Runs Debian's programs on both kernels; returns (Counter, guest status)."""
-    from kit.clients import clients as programs_of_debian  # imports this module
+    from kit.clients import clients as programs_of_debian  # not at the top: it imports this
 
     return programs_of_debian.run()[:2]
 
 
 def mutants(full: bool) -> Counts:
     """Tries some of the seeded bugs: one in ten, or two."""
-    from kit.mutants import run  # not at the top, as kit.mutants.making imports this module
+    from kit.mutants import run  # not at the top: kit.mutants.making imports this module
 
     return run.tenth() if full else run.two()
 

@@ -34,7 +34,7 @@ class Result:
     log: tuple[str, ...] = ()  # lines of its output
 
 
-# A shell function. It runs a program whose only result is its exit status, and prints it as KTAP.
+# A shell function that runs a program and prints its exit status, its only result, as KTAP.
 PLAIN = r"""plain() {
 	name=$1; shift
 	echo "TAP version 13"; echo "1..1"
@@ -69,8 +69,8 @@ def command_of(test: Test) -> str:
 
 
 def job_of(tests: Sequence[Test], first: str = '[ ! -e /job/keep_vm ] || /job/keep_vm') -> str:
-    """The shell script that runs the tests one after the other, each between two marks. first: the
-    first command of the script."""
+    """The shell script that runs the tests one after the other, each between two marks. `first` is
+    the first command of the script."""
     lines = ['#!/bin/sh', 'cd /tmp', PLAIN, first]
     for number, test in enumerate(tests):
         # start the mark on a new line, even if the output lacks a final newline
@@ -93,7 +93,7 @@ class Report:
     """Prints each result as it arrives, then counts them."""
 
     def __init__(self, tests: Sequence[Test], tree: Path = LINUX) -> None:
-        """tree: the tree with the KTAP parser."""
+        """`tree` is the tree with the KTAP parser."""
         self.tests, self.tree = tests, tree
         self.output: list[list[str] | None] = [None] * len(tests)  # lines; None = did not start
         self.code: list[int | None] = [None] * len(tests)

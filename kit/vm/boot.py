@@ -30,7 +30,7 @@ def main(
     mem: str = '',
     **given: Any,
 ) -> int:
-    """given: fields of Options and Limits."""
+    """`given` has fields of Options and Limits."""
     for file in (job, *files):
         if not file.is_file():
             raise KitError(f'{file}: no such file')

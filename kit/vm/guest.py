@@ -146,8 +146,8 @@ def why_lost(heard: Heard, text: str, folder: Path, status: int) -> str:
 def judge(
     lost: str | None, code: int | None, found: Sequence[str], folder: Path
 ) -> tuple[int, str, str]:
-    """(status, message, detail) of a guest. If the guest was lost, splats do not affect the status.
-    If it had splats, the job's exit status does not."""
+    """(status, message, detail) of a guest. The status is decided by the first of these that
+    applies: the guest was lost, the kernel had a splat, the job failed."""
     where = shown(folder / 'console')
     if lost:
         registers = folder / 'registers'
@@ -261,11 +261,11 @@ def run_guest(
     on_line: OnLine | None = None,
     archives: Sequence[Path] = (),
 ) -> Outcome:
-    """Boots the image, runs the job in the guest, and returns the Outcome. job: the text or the
-    path of a shell script. files: the guest has copies of them in /job.
+    """Boots the image, runs the job in the guest, and returns the Outcome. `job` is the text or
+    the path of a shell script. The guest has copies of `files` in /job.
 
-    on_line is called with each line of the job's output as it arrives. archives: cpio archives to
-    unpack besides the system's.
+    `on_line` is called with each line of the job's output as it arrives. `archives` are cpio
+    archives to unpack besides the system's.
     """
     image = image.resolve()
     need(machine)

@@ -6,6 +6,7 @@ UML is configured with the symbols that `uml` in each topic.toml names, and with
 debug kernel.
 """
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -21,9 +22,11 @@ from kit.vm import console
 NAME = 'um'  # make's ARCH=
 SYMBOLS = 'KUNIT SMP KASAN DEBUG_KERNEL PROVE_LOCKING DEBUG_ATOMIC_SLEEP DEBUG_LIST'
 KERNEL = 'seccomp=on', 'mem=1G'  # several CPUs need seccomp
-# generic_pt's suites compare the system's count of page-table pages before and after a case. With
-# several CPUs, this count is updated late.
-ONE_CPU = '_iommu_test'
+# generic_pt's suites compare the system's count of page-table pages before and after a case. The
+# count is updated late, so only the cases of iommu-lookup run, and a run that fails for this alone
+# is repeated.
+GENERIC_PT, ITS_CASES, LATE = '_iommu_test', '.test_ranges*', 'priv->orig_nr_secondary_pagetable'
+RUNS = 10
 SECONDS = 300  # limit for a suite; the slowest takes about ten seconds
 
 
@@ -64,12 +67,16 @@ def build(tree: Tree) -> None:
 
 def run(tree: Tree, suite: str) -> tuple[bool, str]:
     """(did a test or the kernel fail?, output). Raises an error if the suite did not run."""
-    cpus = 'ncpus=1' if suite.endswith(ONE_CPU) else 'ncpus=4'
-    words = [f'--kernel_args={each}' for each in (cpus, *KERNEL)]
-    command = kunit(tree, 'exec', f'--timeout={SECONDS}', *words, suite)
-    done = result(command, cwd=tree.linux)
-    log = folder(tree) / 'test.log'
-    text = log.read_text(errors='replace') if log.exists() else ''
+    generic_pt = suite.endswith(GENERIC_PT)
+    words = [f'--kernel_args={each}' for each in ('ncpus=1' if generic_pt else 'ncpus=4', *KERNEL)]
+    cases = suite + ITS_CASES if generic_pt else suite
+    command = kunit(tree, 'exec', f'--timeout={SECONDS}', *words, cases)
+    for _ in range(RUNS):
+        done = result(command, cwd=tree.linux)
+        log = folder(tree) / 'test.log'
+        text = log.read_text(errors='replace') if log.exists() else ''
+        if set(re.findall(r'Expected (\S+)', text)) != {LATE}:
+            break
     if '\n1..0' in text or f'# Subtest: {suite}' not in text and not done.returncode:
         raise KitError(f'{suite} did not run: {shown(log)}')
     return done.returncode != 0 or bool(console.splats(text, console.splat_rules(NAME))), text

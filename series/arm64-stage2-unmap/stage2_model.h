@@ -52,6 +52,7 @@ typedef u64 kvm_pfn_t;
 #define MIN			min
 #define unlikely(x)		(x)
 #define max(a, b)		((a) > (b) ? (a) : (b))
+#define max3(a, b, c)		max(max(a, b), c)
 #define container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
 #define IS_ENABLED(option)	0
 #define dsb(scope)
@@ -87,15 +88,6 @@ extern struct kvm vm;
 #define kvm_s2_mmu_to_kvm(mmu)	(&vm)
 #define rwlock_needbreak(lock)	(*(lock))
 #define need_resched()		false
-
-/* A batch of one folio, which is freed immediately */
-struct folio_batch { int nothing; };
-void free_table(void *table);
-void *__va(phys_addr_t phys);
-#define virt_to_folio(table)	(table)
-#define folio_batch_add(batch, folio)	(free_table(folio), 1)
-#define folios_put(batch)
-#define kvm_account_pgtable_pages(table, nr)
 
 enum { ARM64_HAS_STAGE2_FWB, ARM64_HAS_XNX, ARM64_KVM_HVHE };
 extern bool has_fwb, has_range;

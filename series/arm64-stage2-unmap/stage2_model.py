@@ -17,42 +17,43 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ARM64 = HERE.parents[1] / 'linux' / 'arch' / 'arm64'
 
-DETACHED = '\t\t\t\t  ctx->level);\n\tstep->flush = true;\n\treturn true;\n'
+DETACHED = '\tstage2_unmap_defer_flush(step, ctx->addr, ctx->addr + granule, KVM_PGTABLE_LAST_LEVEL);\n'
 STASH = 'WRITE_ONCE(ptep[i], pte & ~KVM_PTE_VALID);'
-RANGE = 'kvm_tlb_flush_vmid_range(mmu, addr, (last - first + 1) * granule);'
+RANGE = 'addr + first * granule, addr + (last + 1) * granule, level);'
 TABLE = '\tkvm_call_hyp(__kvm_tlb_flush_vmid_ipa, mmu, ctx->addr, TLBI_TTL_UNKNOWN);\n'
 CLEAN = (
     '\t\tmm_ops->dcache_clean_inval_poc(kvm_pte_follow(ptep[i], mm_ops), granule);\n'
     '\t\tkvm_clear_pte(&ptep[i]);\n'
 )
-NR = 'step->cleans ? nr * granule / PAGE_SIZE : nr);'
+NR = 'max3(nr, step->cleaned, 32)'
 
 # seeded bugs: (description, text of pgtable.c or mmu.c, its replacement)
 MUTATIONS = [
+    ('a detached table is not invalidated', DETACHED, ''),
     (
-        'a detached table is not invalidated',
+        'a detached table is invalidated as if it were a block',
         DETACHED,
-        DETACHED.replace('\tstep->flush = true;\n', ''),
+        DETACHED.replace('KVM_PGTABLE_LAST_LEVEL', 'ctx->level'),
     ),
     (
-        'the invalidation ends after one page, not where the walk ended',
-        'kvm_tlb_flush_vmid_range(pgt->mmu, start, *addr - start);',
-        'kvm_tlb_flush_vmid_range(pgt->mmu, start, PAGE_SIZE);',
-    ),
-    (
-        'pages are not invalidated after the walk',
-        '\t\tstep->flush = true;\n\telse',
-        '\t\t;\n\telse',
+        'what was cleared is not invalidated after the walk',
+        '\tstage2_unmap_flush(&step);\n',
+        '',
     ),
     (
         'the last entry of a contiguous range is not invalidated',
         RANGE,
-        RANGE.replace('first + 1', 'first'),
+        RANGE.replace('last + 1', 'last'),
     ),
     (
-        'of a contiguous range, only the first entry is invalidated',
-        'else if (first == last)',
-        'else if (first <= last)',
+        'only the last of several contiguous ranges is invalidated',
+        '\tif (!step->flush_end)\n',
+        '',
+    ),
+    (
+        'an entry of several is invalidated as if it were alone',
+        'if (size == kvm_granule_size(step->flush_level))',
+        'if (size)',
     ),
     (
         'a page is cleaned before its invalidation',
@@ -78,8 +79,8 @@ MUTATIONS = [
     ),
     (
         'a subtree is freed without its lower tables',
-        'if (++level < KVM_PGTABLE_LAST_LEVEL) {',
-        'if (++level < 0) {',
+        'level < KVM_PGTABLE_LAST_LEVEL && i < PTRS_PER_PTE; i++)',
+        'level < 0 && i < PTRS_PER_PTE; i++)',
     ),
     (
         'some entries of the PGD stay when everything is detached',
@@ -98,9 +99,18 @@ MUTATIONS = [
         '#define STAGE2_CONTENTION_BATCH\t\t512',
         '#define STAGE2_CONTENTION_BATCH\t\t262144',
     ),
-    ('a single entry counts as little as one of a contiguous range', 'max(nr, 32)', 'nr'),
-    ('a block that was cleaned counts as one page', NR, 'nr);'),
-    ('a block that was not cleaned counts as all its pages', NR, 'nr * granule / PAGE_SIZE);'),
+    ('a single entry counts as little as one of a contiguous range', NR, 'max(nr, step->cleaned)'),
+    ('a block that was cleaned counts as one page', NR, 'max(nr, 32)'),
+    (
+        'cleaned pages are counted again with the next entry',
+        '\tstep->cleaned = 0;\n',
+        '',
+    ),
+    (
+        'a hole counts as all its pages',
+        'ret = stage2_step_done(step, addr, nr);',
+        'ret = stage2_step_done(step, addr, step->cleans ? nr * granule / PAGE_SIZE : nr);',
+    ),
 ]
 
 
@@ -111,7 +121,7 @@ def cut(text, start):
 
 def source():
     """kvm_pgtable.h and the stage-2 part of pgtable.c without includes and functions that are not
-    modelled, and the functions of mmu.c that yield the lock and free tables."""
+    modelled, and the function of mmu.c that decides whether to yield the lock."""
     header = cut(
         (ARM64 / 'include/asm/kvm_pgtable.h').read_text(), 'static inline u64 kvm_get_parange'
     )
@@ -125,9 +135,8 @@ def source():
     ):
         code = cut(code, start)
     mmu = (ARM64 / 'kvm/mmu.c').read_text()
-    for start in ('#define STAGE2_CONTENTION_BATCH\t', 'static void stage2_free_tables('):
-        first = mmu.index(start)
-        code += mmu[first : mmu.index('\n}\n', first) + 3]
+    first = mmu.index('#define STAGE2_CONTENTION_BATCH\t')
+    code += mmu[first : mmu.index('\n}\n', first) + 3]
     return [re.sub(r'^#include .*$', '', text, flags=re.M) for text in (header, code)]
 
 

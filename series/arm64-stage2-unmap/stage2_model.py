@@ -47,7 +47,7 @@ MUTATIONS = [
     ),
     (
         'only the last of several contiguous ranges is invalidated',
-        '\tif (!step->flush_end)\n',
+        '\tif (step->flush_start == step->flush_end)\n',
         '',
     ),
     (

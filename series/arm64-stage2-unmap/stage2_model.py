@@ -17,7 +17,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ARM64 = HERE.parents[1] / 'linux' / 'arch' / 'arm64'
 
-DETACHED = '\tstage2_unmap_defer_flush(step, ctx->addr, ctx->addr + granule, KVM_PGTABLE_LAST_LEVEL);\n'
+DETACHED = (
+    '\tstage2_unmap_defer_flush(step, ctx->addr, ctx->addr + granule, '
+    'KVM_PGTABLE_LAST_LEVEL);\n'
+)
 STASH = 'WRITE_ONCE(ptep[i], pte & ~KVM_PTE_VALID);'
 RANGE = 'addr + first * granule, addr + (last + 1) * granule, level);'
 TABLE = '\tkvm_call_hyp(__kvm_tlb_flush_vmid_ipa, mmu, ctx->addr, TLBI_TTL_UNKNOWN);\n'

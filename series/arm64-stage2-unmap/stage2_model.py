@@ -104,11 +104,7 @@ MUTATIONS = [
     ),
     ('a single entry counts as little as one of a contiguous range', NR, 'max(nr, step->cleaned)'),
     ('a block that was cleaned counts as one page', NR, 'max(nr, 32)'),
-    (
-        'cleaned pages are counted again with the next entry',
-        '\tstep->cleaned = 0;\n',
-        '',
-    ),
+    ('cleaned pages are counted again with the next entry', '\tstep->cleaned = 0;\n', ''),
     (
         'a hole counts as all its pages',
         'ret = stage2_step_done(step, addr, nr);',

@@ -275,7 +275,7 @@ class Verbs(unittest.TestCase):
         self.git('tag', '-f', 'v7.3.5', cwd=self.toy)
         said = self.good('rebase', str(self.toy))
         subject = '"new: second, with ümlaut and an exceedingly long subject to be folded"'
-        self.assertIn(f'rebase: two: {subject} is in v7.3.5 already', said)
+        self.assertIn(f'rebase: two: {subject} is already in v7.3.5', said)
         self.assertIn(f'rebase: dropped {subject}', said)
         self.assertIn('rebase: from v7.3.4 to v7.3.5', said)
         self.assertEqual(

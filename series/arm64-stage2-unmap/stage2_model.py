@@ -18,8 +18,7 @@ HERE = Path(__file__).resolve().parent
 ARM64 = HERE.parents[1] / 'linux' / 'arch' / 'arm64'
 
 DETACHED = (
-    '\tstage2_unmap_defer_flush(step, ctx->addr, ctx->addr + granule, '
-    'KVM_PGTABLE_LAST_LEVEL);\n'
+    '\tstage2_unmap_defer_flush(step, ctx->addr, ctx->addr + granule, KVM_PGTABLE_LAST_LEVEL);\n'
 )
 STASH = 'WRITE_ONCE(ptep[i], pte & ~KVM_PTE_VALID);'
 RANGE = 'addr + first * granule, addr + (last + 1) * granule, level);'
@@ -38,11 +37,7 @@ MUTATIONS = [
         DETACHED,
         DETACHED.replace('KVM_PGTABLE_LAST_LEVEL', 'ctx->level'),
     ),
-    (
-        'what was cleared is not invalidated after the walk',
-        '\tstage2_unmap_flush(&step);\n',
-        '',
-    ),
+    ('what was cleared is not invalidated after the walk', '\tstage2_unmap_flush(&step);\n', ''),
     (
         'the last entry of a contiguous range is not invalidated',
         RANGE,

@@ -3,8 +3,9 @@
  * Maps and unmaps present memory with VFIO type1 or iommufd, or memfds with iommufd.
  * Prints the nanoseconds of each call, which are instructions with -icount.
  *
- *   pin_span GROUP|DEVICE MIB BACKING [kill]
+ *   pin_span GROUP|DEVICE|mock MIB BACKING [kill]
  *
+ * "mock" stands for a mock device, which iommufd has with IOMMUFD_TEST.
  * With "kill", the process that has mapped the memory is killed before it unmaps.
  * The figure "kill" is the time until the process can be reaped. By then, its
  * memory is unpinned and free.
@@ -25,6 +26,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,6 +38,7 @@
 #define HUGE (2UL << 20)
 #define GIGA (1UL << 30)
 #define IOVA (4UL << 30)
+#define MOCK_IOVA GIGA	/* a mock device has IOVAs from 16M to 2G */
 
 static int container_of(const char *group_path)
 {
@@ -49,6 +52,35 @@ static int container_of(const char *group_path)
 		err(1, "type1");
 
 	return container;
+}
+
+/*
+ * IOMMU_TEST_OP_MOCK_DOMAIN of drivers/iommu/iommufd/iommufd_test.h. iommufd accepts
+ * a larger structure than its own if the rest is zero.
+ */
+struct mock_domain {
+	uint32_t size;
+	uint32_t op;
+	uint32_t ioas_id;
+	uint32_t zero[33];
+};
+
+#define MOCK_DOMAIN 2
+#define TEST_CMD _IO(IOMMUFD_TYPE, IOMMUFD_CMD_BASE + 32)
+
+/* Attaches a mock device to a new IOAS and returns its ID. */
+static uint32_t ioas_of_mock(int iommufd)
+{
+	struct iommu_ioas_alloc alloc = { .size = sizeof(alloc) };
+	struct mock_domain mock = { .size = sizeof(mock), .op = MOCK_DOMAIN };
+
+	if (iommufd < 0 || ioctl(iommufd, IOMMU_IOAS_ALLOC, &alloc))
+		err(1, "/dev/iommu");
+	mock.ioas_id = alloc.out_ioas_id;
+	if (ioctl(iommufd, TEST_CMD, &mock))
+		err(1, "mock device");
+
+	return alloc.out_ioas_id;
 }
 
 /* Attaches the device to a new IOAS and returns its ID. The device stays open. */
@@ -147,6 +179,7 @@ static void kill_when_mapped(void)
 	if (child < 0)
 		err(1, "fork");
 	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		mapped = fds[1];
 		return;
 	}
@@ -186,7 +219,9 @@ static int main_iommufd(const char *path, size_t size, const char *backing)
 	int iommufd = open("/dev/iommu", O_RDWR);
 	int fd = strncmp(backing, "memfd", 5) ? -1 : memfd_of(size, backing);
 	char *memory = fd < 0 ? memory_of(size, backing) : mapping_of(fd, size);
-	uint32_t ioas = ioas_of(path, iommufd);
+	bool mock = !strcmp(path, "mock");
+	uint32_t ioas = mock ? ioas_of_mock(iommufd) : ioas_of(path, iommufd);
+	uint64_t iova = mock ? MOCK_IOVA : IOVA;
 	uint32_t flags = IOMMU_IOAS_MAP_FIXED_IOVA | IOMMU_IOAS_MAP_READABLE |
 			 IOMMU_IOAS_MAP_WRITEABLE;
 	struct iommu_ioas_map map = {
@@ -194,7 +229,7 @@ static int main_iommufd(const char *path, size_t size, const char *backing)
 		.flags = flags,
 		.ioas_id = ioas,
 		.user_va = (uintptr_t)memory,
-		.iova = IOVA,
+		.iova = iova,
 		.length = size,
 	};
 	struct iommu_ioas_map_file map_file = {
@@ -202,13 +237,13 @@ static int main_iommufd(const char *path, size_t size, const char *backing)
 		.flags = flags,
 		.ioas_id = ioas,
 		.fd = fd,
-		.iova = IOVA,
+		.iova = iova,
 		.length = size,
 	};
 	struct iommu_ioas_unmap unmap = {
 		.size = sizeof(unmap),
 		.ioas_id = ioas,
-		.iova = IOVA,
+		.iova = iova,
 		.length = size,
 	};
 	int failed;
@@ -244,10 +279,10 @@ int main(int argc, char **argv)
 	char *memory;
 
 	if (!size)
-		errx(2, "usage: pin_span GROUP|DEVICE MIB BACKING [kill]");
+		errx(2, "usage: pin_span GROUP|DEVICE|mock MIB BACKING [kill]");
 	if (killed)
 		kill_when_mapped();
-	if (!strncmp(argv[1], "/dev/vfio/devices/", 18))
+	if (!strncmp(argv[1], "/dev/vfio/devices/", 18) || !strcmp(argv[1], "mock"))
 		return main_iommufd(argv[1], size, argv[3]);
 	container = container_of(argv[1]);
 	memory = memory_of(size, argv[3]);

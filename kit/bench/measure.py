@@ -27,6 +27,7 @@ A topic's measure.py defines:
     cover(row)             does the table of the cover letter have this row?
     note(record)           text below the table
     drawn(row)             does the picture have this row? Without drawn(), cover() decides
+    hardware(bench)        for `make hardware`: returns ([programs to run on a machine], [Jobs])
 """
 
 import contextlib
@@ -37,7 +38,7 @@ import re
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -59,6 +60,15 @@ Boots = Sequence[Sequence[float]]  # the figures of each boot
 SOAK = TOP / 'soak'
 LINE = re.compile(r'([a-z]\w*) (\d+(?:\.\d+)?)$')
 TREES = ('base', 'patched')  # the names of the two trees, as the methods of Bench accept them
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command that kit/hardware/measure.sh runs on a machine. It prints lines `NAME NUMBER`."""
+
+    command: str  # may use $BDF, $GROUP and $DEVICE
+    rows: Mapping[str, Row]  # {NAME: fields that identify its row in the record, and `unit`}
+    device: str = 'any'  # `device`: only with a device on vfio-pci; `mock`: only without one
 
 
 class Journal:

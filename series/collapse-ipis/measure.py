@@ -5,12 +5,13 @@ time of a collapse while other CPUs are busy."""
 import functools
 import re
 
-from kit.bench.measure import TREES, commands, row
+from kit.bench.measure import TREES, Job, commands, row
 from kit.model import Options
 from kit.process import Pool
 
 PROGRAM = 'collapse_ipis_perf'
 CPUS = (2, 8)  # a guest with 64 CPUs did not boot within 180 s on two of the host's
+ORDERS = (2, 4, 7, 9)  # of x86's folios, as the program prints them
 TIMES = 10  # collapses of each kind in a boot
 MACHINES = {  # (architecture, MMU): words for the kernel's command line
     ('powerpc', 'radix'): '',
@@ -54,6 +55,15 @@ def fields_of(name):
     return {'metric': 'collapse_time', 'unit': 'ns', 'neighbours': neighbours}
 
 
+def timed_fields(name):
+    """The fields of a row that is measured with -icount."""
+    metric, _, rest = name.partition('_')
+    if metric != 'gup':
+        return {'metric': f'{name}_instructions'}
+    memory, pages = rest.split('_')
+    return {'metric': 'gup_fast_instructions', 'memory': memory, 'pages': int(pages)}
+
+
 def ipis(bench, machine, file, runs, cpus=CPUS):
     (arch, mmu), found = machine, []
     images = {tree: bench.build(arch, COUNTED, tree) for tree in TREES}
@@ -81,11 +91,7 @@ def instructions(bench, machine, file, rounds):
     seen, accelerator = boot_both(bench, arch, images, f'time {rounds}', file, options, what)
     found = []
     for name in seen['base']:
-        metric, _, rest = name.partition('_')
-        fields = {'metric': f'{name}_instructions', 'arch': arch, 'mmu': mmu}
-        if metric == 'gup':
-            memory, pages = rest.split('_')
-            fields |= {'metric': 'gup_fast_instructions', 'memory': memory, 'pages': int(pages)}
+        fields = {'arch': arch, 'mmu': mmu, **timed_fields(name)}
         before, after = ([seen[tree][name]] for tree in TREES)
         found.append(row(before=before, after=after, unit='instructions', **fields))
     return found, accelerator
@@ -106,6 +112,21 @@ def measure(bench, **given):
     """(rows, accelerator)"""
     found = [one_machine(machine, bench, **given) for machine in MACHINES]
     return [each for rows, _ in found for each in rows], found[-1][1]
+
+
+def hardware(bench):
+    """A machine's IPIs are compared with those of the largest guest."""
+    machine, program = {'arch': 'x86_64', 'mmu': ''}, bench.selftest('x86_64', f'mm/{PROGRAM}')
+    names = ['ipis_munmap']
+    for each in ('idle', 'nohz_full', 'spin', 'walk', 'other_process'):
+        names.append(f'collapse_time_{each}')
+        names += [f'ipis_{kind}_{order}_{each}' for order in ORDERS for kind in ('sync', 'tlb')]
+    counted = {name: {**machine, 'cpus': CPUS[-1], **fields_of(name)} for name in names}
+    names = ['collapse', *(f'gup_small_{pages}' for pages in (1, 16, 512))]
+    names += [f'gup_huge_{pages}' for pages in (1, 512)]
+    timed = {name: {**machine, **timed_fields(name), 'unit': 'ns'} for name in names}
+    jobs = [Job(f'{PROGRAM} ipis {TIMES}', counted), Job(f'{PROGRAM} time 5', timed)]
+    return [program], jobs
 
 
 HEAD = ['what', 'on', 'CPUs', 'order', 'others']

@@ -3,9 +3,10 @@
 type1 and iommufd, and seconds for a VMM that prefaults with two threads and maps with one."""
 
 import statistics
+from itertools import product
 from pathlib import Path
 
-from kit.bench.measure import TREES, commands, row, warn_if_busy
+from kit.bench.measure import TREES, Job, commands, row, warn_if_busy
 from kit.model import Limits, Options
 from kit.process import Pool
 
@@ -111,10 +112,19 @@ def seconds(bench, runs=5, rounds=3):
     return measured
 
 
+def pin_span(bench):
+    return bench.program('x86_64', 'pin_span', [Path(__file__).parent / 'span/pin_span.c'])
+
+
+def details(path, backing):
+    """The fields of the rows of pin_span."""
+    return {'path': path, 'backing': backing, 'vcpus': 1, 'mib': MIB}
+
+
 def instructions(bench, jobs, flavour='plain'):
     """Instructions of one thread that maps and unmaps present memory, and of the exit of a process
     that is killed while its memory is mapped."""
-    program = bench.program('x86_64', 'pin_span', [Path(__file__).parent / 'span/pin_span.c'])
+    program = pin_span(bench)
     job = WAYS + ''.join(
         f'pin_span ${PATHS[path]} {MIB} {backing} {how} | sed "s/^/{path}_{backing}_/" || exit\n'
         for path, backing, how in jobs
@@ -145,8 +155,7 @@ def instructions(bench, jobs, flavour='plain'):
                 [[round(each) for each in figures[f'{path}_{backing}_{call}']]]
                 for figures in (base, patched)
             )
-            details = {'path': path, 'backing': backing, 'vcpus': 1, 'mib': MIB}
-            yield row(metric, before, after, 'instructions', **details)
+            yield row(metric, before, after, 'instructions', **details(path, backing))
 
 
 def counted(bench):
@@ -161,6 +170,28 @@ def present(bench, **_):
         jobs = [(path, backing, '') for backing in backings]
         found += instructions(bench, [*jobs, (path, '4k', 'kill'), (path, 'thp', 'kill')])
     return found, 'tcg'
+
+
+def hardware(bench):
+    """Memory that is adjacent, and pages of 1G, are left out: a machine that has run for a while
+    may have none."""
+    jobs = []
+    for backing in BACKINGS:
+        names = [f'{metric}_{backing}' for metric in ('map_cold', 'map_warm', 'unmap')]
+        rows = {name: {'metric': name, 'unit': 's'} for name in names}
+        jobs.append(Job(f'vfio_pin_perf -s {MIB} -n 1 -b {backing} $BDF', rows, 'device'))
+    ways = ('type1', '$GROUP'), ('iommufd', '$DEVICE'), ('iommufd', 'mock')
+    kinds = [*product((*RANGES, *FILES), ['']), ('4k', 'kill'), ('thp', 'kill')]
+    for (path, place), (backing, how) in product(ways, kinds):
+        if backing in ('fresh', 'hugetlb1g') or path == 'type1' and backing in FILES:
+            continue
+        rows = {
+            call: {'metric': metric, **details(path, backing), 'unit': 'ns'}
+            for call, metric in CALLS[how].items()
+        }
+        command = f'pin_span {place} {MIB} {backing} {how}'.rstrip()
+        jobs.append(Job(command, rows, 'mock' if place == 'mock' else 'device'))
+    return [bench.selftest('x86_64', QUICK[2]), pin_span(bench)], jobs
 
 
 # values of PART=

@@ -100,6 +100,7 @@ OPTIONS = {
     'keep': a_flag('if linux/ holds work, leave it as it is', variable=False),
     'kselftest': Option('SUITE[:PROGRAM]', 'any upstream kselftest in the tree of --linux'),
     'linux': Option('PATH', 'your own git tree, which is only read'),
+    'machine': Option('FILE', 'machine.json, the figures of ./measure on hardware'),
     'mem': Option('SIZE', 'memory of the guest, for example 4G'),
     'minutes': Option('N', 'duration', number),
     'mutant': Option('REGEX', 'only bugs whose name matches', pattern),
@@ -262,7 +263,7 @@ VERBS = {
     'mail': Verb(
         'mail.mail.main',
         'write a posting as mail into an mbox, or send it',
-        'topic patch send reflect reviewed linux stable-git',
+        'topic patch machine send reflect reviewed linux stable-git',
         needs='series',
         packages='MAIL',
     ),
@@ -302,7 +303,12 @@ VERBS = {
         more=boot_arguments,
     ),
     'table': Verb(
-        'bench.table.show', "show a topic's recorded table", make=False, words=('topic',)
+        'hardware.machine.show',
+        "show a topic's recorded table, and a machine's figures beside it",
+        'machine',
+        make=False,
+        words=('topic',),
+        also={'with': 'machine'},
     ),
     'plot': Verb('bench.plot.draw', "draw a topic's bench.png", make=False, words=('topic',)),
 }
@@ -314,7 +320,7 @@ def variable(name: str) -> str:
 
 VARIABLES = {variable(name): name for name, option in OPTIONS.items() if option.variable}
 # a shell may export these for another purpose: only make's command line counts
-FOREIGN = {'ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'SEED'}
+FOREIGN = {*('ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'SEED'), *('MACHINE',)}
 # users may export it for all verbs; a verb that fetches nothing ignores it
 EXPORTED = {'STABLE_GIT'}
 

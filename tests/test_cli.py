@@ -130,6 +130,11 @@ class CommandLine(unittest.TestCase):
         self.assertEqual((given['cpus'], given['files']), (3, [Path('file')]))
         self.assertNotIn('files', self.options('boot', 'x86_64', 'plain', 'base', 'job'))
 
+    def test_a_table_with_a_machine(self):
+        for word in '--with', '--machine':
+            given = self.options('table', 'topic', word, 'file')
+            self.assertEqual(given, {'topic': 'topic', 'machine': 'file'})
+
     def test_verbs_take_what_they_are_given(self):
         for name, verb in cli.VERBS.items():
             known = inspect.signature(function_of(verb)).parameters

@@ -6,9 +6,8 @@ import re
 import textwrap
 
 from kit import topics
-from kit.bench import measure, provenance
+from kit.bench import provenance
 from kit.bench.measure import Record, Row
-from kit.errors import fail
 
 COVER_ROWS, COVER_COLUMNS = 16, 75  # the limits of a table in a mail
 
@@ -78,6 +77,23 @@ def disagree(row: Row) -> bool:
     return several and row['min'] <= 1 and (row['max'] is None or row['max'] >= 1)
 
 
+def aligned(head: list[str], lines: list[list[str]]) -> str:
+    """The lines of a table of text."""
+    widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
+    left = [is_text(column, lines) for column in range(len(head))]
+    return '\n'.join(
+        '  '.join(
+            cell.ljust(width) if is_left else cell.rjust(width)
+            for cell, width, is_left in zip(line, widths, left)
+        ).rstrip()
+        for line in [head, *lines]
+    )
+
+
+def filled(note: str) -> str:
+    return textwrap.fill(note, COVER_COLUMNS, break_on_hyphens=False)
+
+
 def text(data: Record, cover: bool = False) -> str:
     head, lines = cells(data, cover)
     rows = sorted(data['rows'], key=better)
@@ -88,16 +104,7 @@ def text(data: Record, cover: bool = False) -> str:
         note += (
             ' ?: the range of the ratio includes 1, so boots disagree on which kernel is faster.'
         )
-    widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
-    left = [is_text(column, lines) for column in range(len(head))]
-    show = [
-        '  '.join(
-            cell.ljust(width) if is_left else cell.rjust(width)
-            for cell, width, is_left in zip(line, widths, left)
-        ).rstrip()
-        for line in [head, *lines]
-    ]
-    return '\n'.join([*show, '', textwrap.fill(note, COVER_COLUMNS, break_on_hyphens=False)])
+    return f'{aligned(head, lines)}\n\n{filled(note)}'
 
 
 def outside(row: Row) -> bool:
@@ -129,9 +136,3 @@ def markdown(data: Record) -> str:
     show = ['| ' + ' | '.join(line) + ' |' for line in [head, rule, *lines]]
     said = filter(None, (topics.benchmark(data['topic']).note(data), provenance.mark(data)))
     return '\n'.join([*show, '', ' '.join(said)])
-
-
-def show(topic: str) -> None:
-    """Prints the recorded table."""
-    data = measure.load(topic) or fail(f'no record of topic {topic}: make bench TOPIC={topic}')
-    print(text(data))

@@ -6,6 +6,7 @@ message. In a topic with `single = true`, each patch is mailed separately.
 
 --topic names TOPIC/NN-POSTING, TOPIC for all of its postings, or several of these; it may be
 omitted if there is only one topic. --patch selects patches of a `single` topic by their file name.
+--machine puts the figures of a machine (kit/hardware/README.md) into the letters.
 By default, an mbox is written below build/mail. --reflect sends the mails to the sender only.
 --send sends the mails to the recipients, and needs --reviewed. --linux or --stable-git names a git
 tree with the base's tag, so that the mail names a public base-commit.
@@ -25,6 +26,7 @@ from typing import Any
 
 from kit import topics
 from kit.errors import KitError, fail
+from kit.hardware import machine as hardware
 from kit.lock import Lock
 from kit.mail import checkpatch, cover, single
 from kit.paths import BUILD, LINUX, TOP
@@ -142,12 +144,16 @@ def known_topics(words: str) -> list[str]:
     return wanted.split()
 
 
-def postings(topic: str, words: str) -> list[Posting]:
+def postings(topic: str, words: str, figures: str = '') -> list[Posting]:
     """The postings of a topic, or one of them."""
     if not topics.is_single(topic):
         if words:
             raise KitError(f'PATCH={words}: {topic} is mailed as a whole')
-        return [whole(part) for part in ([topic] if '/' in topic else topics.parts_of(topic))]
+        return [
+            whole(part, figures) for part in ([topic] if '/' in topic else topics.parts_of(topic))
+        ]
+    if figures:
+        raise KitError(f'MACHINE={figures}: {topic} has no cover letter for the table')
     wanted = [path for path in patch_files(topic) if words in path.name]
     if not wanted:
         raise KitError(
@@ -162,15 +168,16 @@ def postings(topic: str, words: str) -> list[Posting]:
     ]
 
 
-def whole(part: str) -> Posting:
-    patches, said = patch_files(part), topics.posting(part)
+def whole(part: str, figures: str) -> Posting:
+    """figures: the file of a machine, or empty."""
+    patches, said, letter = patch_files(part), topics.posting(part), cover.read(part)
     if not patches:
         raise KitError(f'topic {part} has no patches')
     return Posting(
         part,
         patches,
         topics.below(part),
-        letter=cover.read(part),
+        letter=hardware.in_letter(part, letter, figures) if figures else letter,
         prefixes=['RFC'] if said and said.state.startswith('RFC') else [],
         cc=said.cc if said else (),
     )
@@ -325,6 +332,7 @@ FROM = b'From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\
 def main(
     topic: str = '',
     patch: str = '',
+    machine: str = '',
     send: bool = False,
     reflect: bool = False,
     reviewed: bool = False,
@@ -343,7 +351,7 @@ def main(
             f'mail: note: the base-commit is that of linux/, which others lack: set LINUX= to a '
             f'git tree with the tag {tag_of(version)}'
         )
-    found = sum((postings(each, patch) for each in names), [])
+    found = sum((postings(each, patch, machine) for each in names), [])
     paths = [path for posting in found for path in posting.patches]
     faults = checkpatch.findings(paths, LINUX, 'MISSING_SIGN_OFF', 'NO_AUTHOR_SIGN_OFF')
     for line in faults:

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The file that ./measure writes on a machine: its figures beside those of a topic's record, and
+in a cover letter.
+
+The file is a JSON list. The first entry has the digests of the measured code. An entry with `facts`
+describes the machine when a kernel was measured. Each other entry is one figure: `kernel`, `boot`,
+`topic`, `device` (a BDF, mock, or empty), `row` (fields that identify the row, and unit), `value`.
+"""
+
+import json
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kit import topics
+from kit.bench import measure, provenance, table
+from kit.bench.bench import about
+from kit.bench.measure import TREES, Record, Row
+from kit.errors import KitError, fail
+from kit.process import say
+
+Key = tuple[tuple[str, Any], ...]
+Pair = tuple[Row, Row, str]  # row of the record, the same row on the machine, device
+SAME = ('cpu', 'cpus', 'product', 'firmware', 'mitigations')  # for both kernels
+FACTS = (*SAME, 'memory_kib', 'nodes', 'command_line', 'thp', 'governor', 'version')
+
+
+@dataclass(frozen=True)
+class Machine:
+    path: Path
+    series: dict[str, str]  # {topic: digest of the code that was measured}
+    facts: dict[str, Row]  # {kernel: facts}
+    figures: dict[tuple[str, Key, str], dict[str, list[float]]]  # {(topic, row, device): {kernel:}}
+    units: dict[Key, str]
+
+
+def key_of(row: Row) -> Key:
+    """Identifies a row of a record, and the same row of a machine, whose unit may differ."""
+    return tuple(sorted(item for item in about(row).items() if item[0] not in ('unit', 'better')))
+
+
+def load(path: Path) -> Machine:
+    try:
+        head, *entries = json.loads(path.read_text())
+        found = Machine(path, dict(head['series']), {}, {}, {})
+        for entry in entries:
+            kernel = TREES[TREES.index(entry['kernel'])]
+            if 'facts' in entry:
+                found.facts[kernel] = {name: entry['facts'][name] for name in FACTS}
+                continue
+            key = key_of(entry['row'])
+            found.units[key] = entry['row']['unit']
+            both = found.figures.setdefault((entry['topic'], key, entry['device']), {})
+            both.setdefault(kernel, []).append(float(entry['value']))
+    except OSError as error:
+        raise KitError(f'{path}: {error.strerror}') from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise KitError(f'{path}: not a file of ./measure') from error
+    return found
+
+
+def check(machine: Machine, topic: str) -> None:
+    """Raises an error unless both kernels were measured, on the same machine."""
+    path = machine.path
+    if topic not in machine.series:
+        raise KitError(f'{path}: figures of another series, without {topic}')
+    have = {kernel for key, both in machine.figures.items() if key[0] == topic for kernel in both}
+    if not have:
+        raise KitError(f'{path}: no figures of {topic}')
+    for kernel in TREES:
+        if kernel not in have or kernel not in machine.facts:
+            raise KitError(f'{path}: no figures of the {kernel} kernel: boot it, run ./measure')
+    base, patched = (machine.facts[kernel] for kernel in TREES)
+    for name in SAME:
+        if base[name] != patched[name]:
+            raise KitError(f'{path}: the kernels ran on different machines: {name} differs')
+
+
+def pairs(data: Record, machine: Machine) -> list[Pair]:
+    """The rows that both the record and the machine have; the largest regression of the machine
+    comes first."""
+    topic, found = topics.topic_of(data['topic']), []
+    check(machine, topic)
+    for row in data['rows']:
+        key = key_of(row)
+        devices = sorted(  # a BDF sorts before `mock`
+            device
+            for (of, known, device), both in machine.figures.items()
+            if (of, known) == (topic, key) and set(both) == set(TREES)
+        )
+        if devices:
+            both = machine.figures[topic, key, devices[0]]
+            before, after = ([[value] for value in both[kernel]] for kernel in TREES)
+            fields = {**about(row), 'unit': machine.units[key]}
+            here = measure.row(before=before, after=after, **fields)
+            here['runs'] = min(len(before), len(after))
+            found.append((row, here, devices[0]))
+    return sorted(found, key=lambda pair: table.better(pair[1]))
+
+
+def described(data: Record, row: Row, unit: str) -> list[str]:
+    """The cells that identify a row, which may contain its unit."""
+    cells: list[str] = topics.benchmark(data['topic']).describe(row)
+    return [cell.replace(row['unit'], unit) if unit != 's' else cell for cell in cells]
+
+
+def figures(row: Row) -> list[str]:
+    return [*(table.number(row[name], row['unit']) for name in TREES), table.ratio(row['ratio'])]
+
+
+def origin(data: Record, machine: Machine, found: list[Pair]) -> str:
+    """The machine, and what ran on it."""
+    facts, topic = machine.facts['patched'], topics.topic_of(data['topic'])
+    devices = {device for *_, device in found}
+    times = sorted({row['runs'] for _, row, _ in found})
+    count = str(times[0]) if len(times) == 1 else f'{times[0]} to {times[-1]}'
+    now = {name: provenance.code_of(name) for name in (*topics.after(topic), topic)}
+    changed = [name for name, code in now.items() if machine.series.get(name) != code]
+    return ''.join(
+        (
+            f'{facts["cpu"]}, {facts["cpus"]} CPUs, {facts["nodes"]} NUMA node(s), ',
+            f'{facts["memory_kib"] / (1 << 20):.0f} GiB; medians of {count} repetitions. ',
+            'The patched kernel has all series.',
+            ' iommufd: its mock device, without an IOMMU.' if 'mock' in devices else '',
+            f' Stale: it ran other code of {", ".join(changed)}.' if changed else '',
+        )
+    )
+
+
+def text(data: Record, machine: Machine) -> str:
+    """The rows that both have, side by side, and the facts of the machine."""
+    found = pairs(data, machine)
+    head = [*topics.benchmark(data['topic']).HEAD, 'base', 'patched', 'ratio']
+    head += ['machine: base', 'patched', 'ratio', 'min–max', 'unit']
+    lines = [
+        [
+            *described(data, row, row['unit']),
+            *figures(row),
+            *figures(here),
+            f'{table.ratio(here["min"], "∞")}–{table.ratio(here["max"], "∞")}',
+            here['unit'],
+        ]
+        for row, here, _ in found
+    ]
+    facts = [f'{name}: {machine.facts["patched"][name]}' for name in FACTS[2:]]
+    note = f'Machine: {origin(data, machine, found)}'
+    return '\n'.join([table.aligned(head, lines), '', table.filled(note), *facts])
+
+
+def paragraph(part: str, path: str) -> str:
+    """The paragraph and table for a posting's cover letter."""
+    data, machine = measure.load(part) or measure.load(topics.topic_of(part)), load(Path(path))
+    if not data:
+        raise KitError(f'MACHINE={path}: {part} has no bench.json')
+    found = [pair for pair in pairs(data, machine) if topics.benchmark(part).cover(pair[0])]
+    if not found:
+        raise KitError(f'{path}: no row of the table in the cover letter of {part}')
+    head = [*topics.benchmark(part).HEAD, 'base', 'patched', 'ratio', '']
+    lines = []
+    for row, here, _ in found:
+        if 'cpus' in row:  # the guest's
+            row = {**row, 'cpus': machine.facts['patched']['cpus']}
+        cells, unit = described(data, row, here['unit']), here['unit']
+        known = any(cell.endswith(f', {unit}') for cell in cells)
+        lines.append([*cells, *figures(here), '' if known else unit])
+    rows = textwrap.indent(table.aligned(head, lines), '    ')
+    note = f'On a machine: {origin(data, machine, found)} ratio = how many times better:'
+    return f'{table.filled(note)}\n\n{rows}'
+
+
+def in_letter(part: str, letter: tuple[str, str] | None, path: str) -> tuple[str, str]:
+    """The letter, with the machine's table before the costs."""
+    if not letter:
+        raise KitError(f'MACHINE={path}: {part} has no cover letter for the table')
+    subject, text = letter
+    if 'hardware' in text:
+        say(f'mail: note: the letter of {part} mentions hardware: is that still right?')
+    return subject, text.replace('\nCosts: ', f'\n{paragraph(part, path)}\n\nCosts: ', 1)
+
+
+def show(topic: str, machine: str = '') -> None:
+    """Prints the recorded table. machine: the file of a machine, whose figures stand beside it."""
+    data = measure.load(topic) or fail(f'no record of topic {topic}: make bench TOPIC={topic}')
+    print(text(data, load(Path(machine))) if machine else table.text(data))

@@ -2,7 +2,7 @@
 # `make VERB NAME=value` runs `python3 -m kit VERB --name value` (kit/cli.py).
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-VERBS := run test soak differ clients mutants shell bench check mail tree export tables deps
+VERBS := run test soak differ clients mutants shell bench hardware check mail tree export tables deps
 .PHONY: help clean $(VERBS)
 
 # often exported for kernel builds

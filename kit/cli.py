@@ -90,6 +90,7 @@ OPTIONS = {
     'boot': Option('NAME', 'only bugs for this boot: um, or an architecture'),
     'calls': Option('N', 'number of random calls', number),
     'check': Option('WORDS', 'only checks with one of these words in their name'),
+    'config': Option('FILE', 'configuration of your kernel; default: that of the running kernel'),
     'cpus': Option('N', 'number of CPUs of the guest', number),
     'delete': a_flag('with --draw: only delete lines'),
     'draw': Option('N', 'alter or delete N randomly drawn lines of the topic', number),
@@ -252,6 +253,15 @@ VERBS = {
         'BENCH',
         'all',
     ),
+    'hardware': Verb(
+        'hardware.build.main',
+        'build packages of both kernels, and benchmarks, for a machine of your own',
+        'config',
+        'linux stable-git',
+        'series',
+        'HARDWARE',
+        'one',
+    ),
     # check.main() makes linux/, while its first checks run
     'check': Verb(
         'check.check.main',
@@ -320,7 +330,10 @@ def variable(name: str) -> str:
 
 VARIABLES = {variable(name): name for name, option in OPTIONS.items() if option.variable}
 # a shell may export these for another purpose: only make's command line counts
-FOREIGN = {*('ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'SEED'), *('MACHINE',)}
+FOREIGN = {
+    *('ARCH', 'BASE', 'TREE', 'MEM', 'SHARE', 'APPEND', 'CPUS', 'SEED'),
+    *('CONFIG', 'MACHINE'),
+}
 # users may export it for all verbs; a verb that fetches nothing ignores it
 EXPORTED = {'STABLE_GIT'}
 

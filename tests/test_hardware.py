@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The figures of a machine, in tables and letters."""
+"""make hardware: the archive, the script's errors, and the figures of a machine."""
 
 import contextlib
 import io
 import json
+import os
+import signal
+import subprocess
+import tarfile
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -13,8 +18,9 @@ from kit import topics
 from kit.bench import measure, provenance
 from kit.bench.measure import TREES
 from kit.errors import KitError
-from kit.hardware import machine
+from kit.hardware import build, machine
 from kit.mail import mail
+from tests.support import X86_64
 
 FACTS = dict.fromkeys(machine.FACTS, 'some') | {'cpu': 'A CPU', 'nodes': 2, 'cpus': 64}
 FACTS['memory_kib'] = 128 << 20
@@ -25,6 +31,245 @@ class InFolder(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
+
+
+class Jobs(InFolder):
+    def test_their_rows_are_those_of_the_records(self):
+        bench = mock.Mock(selftest=lambda *_: Path('test'), program=lambda *_: Path('program'))
+        for topic in topics.measured():
+            module, record = topics.benchmark(topic), measure.load(topic)
+            if not hasattr(module, 'hardware') or not record:
+                continue
+            known = [machine.key_of(row) for row in record['rows']]
+            jobs = module.hardware(bench)[1]
+            for job in jobs:
+                device = 'device' if '$' in job.command else 'mock'
+                self.assertIn(job.device, ('any', device))
+                for row in job.rows.values():
+                    self.assertEqual(known.count(machine.key_of(row)), 1, row)
+                    self.assertIn(row['unit'], ('s', 'ns', 'IPIs'))
+            places = [(j.device, machine.key_of(row)) for j in jobs for row in j.rows.values()]
+            self.assertEqual(len(places), len(set(places)))
+
+    def test_the_archive(self):
+        jobs = [('one', measure.Job('program $BDF', {'map': {'metric': 'x', 'unit': 's'}}))]
+        lines, rows = build.tables(jobs)
+        self.assertEqual(lines, '1\tany\tone\tprogram $BDF\n')
+        self.assertEqual(rows, '1\tmap\t{"metric": "x", "unit": "s"}\n')
+        path, program = self.folder / 'some/a.tar', self.folder / 'program'
+        program.write_text('x')
+        build.pack(path, {'measure': program, 'a.deb': program}, {'jobs': lines})
+        with tarfile.open(path) as archive:
+            self.assertEqual(
+                {each.name: each.mode for each in archive.getmembers()},
+                {'hardware/measure': 0o755, 'hardware/a.deb': 0o644, 'hardware/jobs': 0o644},
+            )
+            self.assertEqual(archive.extractfile('hardware/jobs').read().decode(), lines)
+        self.assertNotIn("'", build.code())
+        self.assertEqual(list(json.loads(build.code())['series']), topics.order())
+
+
+class Config(InFolder):
+    def test_the_users_configuration(self):
+        path = self.folder / 'config'
+        with self.assertRaisesRegex(KitError, 'config: no such file; CONFIG='):
+            build.read_given(path)
+        path.write_bytes(b'\x7fELF\xff')
+        with self.assertRaisesRegex(KitError, 'not the configuration of a kernel for x86_64'):
+            build.read_given(path)
+        path.write_text('# x\nCONFIG_X86_64=y\nCONFIG_VFIO=m\n')
+        given = build.read_given(path)
+        wanted = {'VFIO': 'y', 'GUP_TEST': 'y', 'LOCALVERSION': '""'}
+        self.assertEqual(build.added(given, wanted), {**wanted, 'VFIO': 'm'})
+
+    def configured(self, final):
+        folder = self.folder / 'out'
+        wanted = {'A': 'y', 'B': 'y', 'C': 'n', 'D': '""'}
+
+        def step(*_, **__):
+            (folder / '.config').write_text(final)
+
+        with (
+            mock.patch.object(build, 'step', step),
+            mock.patch.object(build, 'make', lambda *_: ([], {})),
+            mock.patch.object(build.config, 'read', lambda _: wanted),
+        ):
+            build.configure(X86_64, self.folder, folder, '\nCONFIG_A=m\n')
+
+    def test_a_symbol_that_cannot_be_set(self):
+        good = 'CONFIG_A=m\nCONFIG_B=y\nCONFIG_D=""\n'
+        self.configured(good)
+        self.configured(good.replace('CONFIG_A=m', 'CONFIG_A=y').replace('CONFIG_D=""\n', ''))
+        for bad in (
+            good.replace('CONFIG_B=y', '# CONFIG_B is not set'),
+            good.replace('D=""', 'D="-mine"'),
+            good + 'CONFIG_C=y\n',
+        ):
+            with self.subTest(bad), self.assertRaisesRegex(KitError, 'cannot be set'):
+                self.configured(bad)
+
+
+class Script(InFolder):
+    """./measure in a folder with programs of the test, which replace id, uname and pin_span, and
+    with a folder instead of sysfs."""
+
+    DEVICE, OTHER = '0000:01:00.0', '0000:01:00.1'
+
+    def setUp(self):
+        super().setUp()
+        # the script's folder is the first in its PATH
+        self.program('id', 'echo 0')
+        self.program('uname', 'echo 7-base')
+        self.program('pin_span', 'echo map 12')
+        self.program('modprobe', 'exit 1')
+        about = 'base=\'7-base\'\npatched=\'7-patched\'\nseries=\'{"series": {"a": "1"}}\'\n'
+        self.write('about', about)
+        self.write('jobs', '1\tany\ta\tpin_span 1\n2\tmock\ta\tpin_span mock\n3\tdevice\ta\tno\n')
+        rows = '{"metric": "x", "unit": "ns"}', '{"metric": "y", "unit": "s"}'
+        self.write('rows', f'1\tmap\t{rows[0]}\n2\tmap\t{rows[1]}\n')
+        (self.folder / 'measure').symlink_to(build.HERE / 'measure.sh')
+        self.mm, self.pci = Path('sys/kernel/mm'), Path('sys/bus/pci/devices')
+        self.thp = self.write(self.mm / 'transparent_hugepage/enabled', 'always madvise [never]\n')
+        huge = self.mm / 'hugepages/hugepages-2048kB/nr_hugepages'
+        self.huge = self.write(huge, '7\n')
+        self.write('sys/devices/system/cpu/vulnerabilities/one', 'Not "affected"\n')
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def program(self, name, text):
+        self.write(name, f'#!/bin/sh\n{text}\n').chmod(0o755)
+
+    def start(self, *words):
+        return subprocess.Popen(
+            ['sh', self.folder / 'measure', *words],
+            cwd=self.folder,
+            env={**os.environ, 'MEASURE_SYS': str(self.folder / 'sys')},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run_it(self, *words):
+        with self.start(*words) as script:
+            said, errors = script.communicate()
+        return script.returncode, said, errors
+
+    def fails(self, says, *words):
+        status, _, errors = self.run_it(*words)
+        self.assertRegex(errors, f'^measure: .*{says}.*\n$')
+        self.assertEqual(status, 1)
+
+    def entries(self):
+        return json.loads((self.folder / 'machine.json').read_text())
+
+    def restored(self):
+        self.assertEqual(self.huge.read_text(), '7\n')
+        # of a real file, the kernel would put the brackets around `never` again
+        self.assertIn(self.thp.read_text(), ('always madvise [never]\n', 'never\n'))
+
+    def test_it_adds_to_one_file(self):
+        for name in 'base', 'patched':
+            self.program('uname', f'echo 7-{name}')
+            status, said, errors = self.run_it('--quick')
+            self.assertEqual((status, errors), (0, ''))
+            self.assertIn('machine.json has the figures of this kernel', said)
+            self.restored()
+        head, *entries = self.entries()
+        self.assertEqual(head, {'series': {'a': '1'}})
+        facts = [each['facts'] for each in entries if 'facts' in each]
+        self.assertEqual(set(facts[0]), set(machine.FACTS))
+        self.assertEqual((len(facts), facts[0]['mitigations']), (2, 'one: Not "affected";'))
+        figures = [each for each in entries if 'value' in each]
+        self.assertEqual(len(figures), 2 * 3 * 2)
+        self.assertEqual({each['device'] for each in figures}, {'', 'mock'})
+        self.assertEqual({each['value'] for each in figures}, {12})
+        known = machine.load(self.folder / 'machine.json')
+        self.assertEqual(
+            set(known.figures), {('a', (('metric', 'x'),), ''), ('a', (('metric', 'y'),), 'mock')}
+        )
+
+    def test_signals(self):
+        self.program(
+            'pin_span', '[ "$1" = mock ] || { echo map 5; exit; }; [ "$3" ] || exec sleep 60'
+        )
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.start('--quick') as script:
+                path = self.folder / 'machine.json'
+                while not path.exists() or '"value"' not in path.read_text():
+                    time.sleep(0.01)
+                script.send_signal(number)
+                errors = script.communicate()[1]
+            self.assertEqual(script.returncode, 130)
+            self.assertEqual(errors, 'measure: interrupted; machine.json has what was measured\n')
+            self.assertEqual(self.entries()[-1]['value'], 5)
+            self.restored()
+            path.unlink()
+
+    def test_a_program_that_fails(self):
+        self.program('pin_span', 'echo map 3; [ "$1" = mock ] || { echo why >&2; exit 2; }')
+        status, _, errors = self.run_it('--quick')
+        self.assertEqual(status, 1)
+        self.assertEqual(errors.count('measure: pin_span 1: exit status 2: map 3\n'), 3)
+        self.assertIn('some programs failed; machine.json has the figures of the others', errors)
+        self.restored()
+
+    def test_errors(self):
+        self.fails('--slow is neither an option nor a BDF', '--slow')
+        self.fails('--output needs a file', '--output')
+        self.program('id', 'echo 1000')
+        self.fails('root is needed')
+        self.program('id', 'echo 0')
+        self.program('uname', 'echo 6.12-amd64')
+        self.fails('the kernel 6.12-amd64 is neither 7-base nor 7-patched')
+        self.program('uname', 'echo 7-patched')
+        self.write('machine.json', '[\n{"series": {"a": "2"}}\n]\n')
+        self.fails('machine.json has figures of another series')
+        self.fails('no/such/file cannot be written', '--output', 'no/such/file')
+        (self.folder / 'machine.json').unlink()
+        self.program('pin_span', 'exit 1')
+        self.fails('no mock device in this kernel: a BDF is needed')
+        self.restored()
+        self.thp.unlink()
+        self.fails('no huge pages: .*transparent_hugepage is missing')
+
+    def test_no_huge_pages(self):
+        self.huge.unlink()
+        self.huge.symlink_to('/dev/null')  # keeps no number
+        self.program(
+            'cat', '[ "${1##*/}" != nr_hugepages ] || { echo 3; exit; }; exec /bin/cat "$@"'
+        )
+        self.fails(r'no huge pages: 3 of 516 \(2M\) could be allocated')
+
+    def test_devices(self):
+        self.fails('no PCI device 0000:01:00.0', self.DEVICE)
+        for name in self.DEVICE, self.OTHER:
+            (self.folder / self.pci / name).mkdir(parents=True)
+        self.fails('no IOMMU for 0000:01:00.0: enable it', self.DEVICE)
+        group = self.folder / 'sys/kernel/iommu_groups/5/devices'
+        group.mkdir(parents=True)
+        for name in self.DEVICE, self.OTHER:
+            (group / name).symlink_to(self.folder / self.pci / name)
+        (self.folder / self.pci / self.DEVICE / 'iommu_group').symlink_to(group.parent)
+        driver = self.folder / self.pci / self.OTHER / 'driver'
+        driver.symlink_to('../drivers/igb')
+        self.fails(
+            f'device in use: {self.OTHER} in the IOMMU group of .* has a driver, igb', self.DEVICE
+        )
+        self.restored()
+        driver.unlink()
+        override = self.write(self.pci / self.DEVICE / 'driver_override', '(null)\n')
+        self.fails(f'vfio-pci does not accept {self.DEVICE}', self.DEVICE)
+        self.assertEqual(override.read_text(), '\n')
+
+    def test_help(self):
+        status, said, _ = self.run_it('--help')
+        self.assertRegex(said, r'^usage: ./measure .*\[BDF\]\n')
+        self.assertNotIn('set -u', said)
+        self.assertEqual(status, 0)
 
 
 def recorded(metric, unit, **more):

@@ -16,7 +16,7 @@ from kit.source.patches import patch_files, patch_subject
 LINES, COLUMNS, WORDS, ROWS = 60, 75, 450, 6
 # the forms of `state` of a [[posting]]; the front page shows it
 STATES = '(ready|RFC)\\b|(not to be sent: )?waits for '
-VERBS = 'bench|check|deps|differ|export|mail|mutants|run|shell|soak|tables|test|tree'
+VERBS = 'bench|check|deps|differ|export|hardware|mail|mutants|run|shell|soak|tables|test|tree'
 # required in each cover letter: (regular expression, its meaning)
 WANTED = (
     (r'^Costs: ', 'costs (`Costs: ...`)'),

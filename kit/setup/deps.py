@@ -46,6 +46,8 @@ CHECK = {
     'spin': 'spin',
 }
 BENCH = {**TESTS, 'python3-venv': ''}
+# for packages of a kernel with a distribution's configuration
+HARDWARE = {**BUILD, 'debhelper': 'dh', 'kmod': 'depmod', 'openssl': 'openssl', 'zstd': 'zstd'}
 SETS = {
     'GIT': GIT,
     'BUILD': BUILD,
@@ -53,6 +55,7 @@ SETS = {
     'MAIL': MAIL,
     'CHECK': CHECK,
     'BENCH': BENCH,
+    'HARDWARE': HARDWARE,
     'ALL': {**CHECK, **BENCH},
 }
 

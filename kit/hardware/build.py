@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""make hardware: builds what is needed to measure on a machine of your own, on x86_64.
+
+Builds Debian packages of the base and the patched kernel with the configuration CONFIG, by default
+that of the running kernel. Packs them, the topics' benchmarks and a script into a tar archive. On
+the machine, unpack it, install both packages, boot each kernel and run `./measure` as root:
+kit/hardware/README.md.
+"""
+
+import json
+import os
+import re
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from kit import model, topics
+from kit.bench import provenance
+from kit.bench.measure import TREES, Bench, Job
+from kit.build import config
+from kit.build.config import Symbols
+from kit.build.trees import OURS, Tree, make, release, source
+from kit.errors import KitError
+from kit.lock import Lock
+from kit.model import Machine
+from kit.paths import BUILD, shown
+from kit.process import step
+
+HERE = Path(__file__).parent
+FLAVOUR = 'hardware'
+ARCHIVE = BUILD / 'hardware' / 'hardware-x86_64.tar'
+
+
+def read_given(path: Path) -> str:
+    """The user's configuration."""
+    if not path.is_file():
+        raise KitError(f'{path}: no such file; CONFIG= names the configuration of your kernel')
+    text = path.read_text(errors='replace')
+    if '\nCONFIG_X86_64=y\n' not in text:
+        raise KitError(f'{path}: not the configuration of a kernel for x86_64')
+    return text
+
+
+def added(given: str, wanted: Symbols) -> Symbols:
+    """The wanted symbols. A wanted y is m if it is m in the user's configuration."""
+    return {
+        name: 'm' if value == 'y' and f'\nCONFIG_{name}=m\n' in given else value
+        for name, value in wanted.items()
+    }
+
+
+def configure(machine: Machine, src: Path, folder: Path, given: str) -> None:
+    """Writes .config. Raises an error if a wanted symbol did not get its value."""
+    wanted, written = added(given, config.read(HERE / 'hardware.config')), folder / '.config'
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ''.join(f'CONFIG_{name}={value}\n' for name, value in wanted.items())
+    written.write_text(f'{given}\n{lines}')  # kconfig uses the last value of a symbol
+    command, env = make(machine, folder, src, 'olddefconfig')
+    step(None, command, log=folder / 'config.log', env=env)
+    text = written.read_text()
+    final = dict(re.findall(r'^CONFIG_(\w+)=(.+)$', text, re.M))
+    for name, value in wanted.items():
+        # kconfig omits a string whose symbol is off, and makes y of m if a symbol has no m
+        allowed = {'y': 'ym', 'm': 'ym', '""': ('', '""')}.get(value, value)
+        if final.get(name, '' if value == '""' else 'n') not in allowed:
+            raise KitError(f'CONFIG_{name}={value} cannot be set: CONFIG= lacks what it needs')
+
+
+def package(machine: Machine, tree: Tree, given: str) -> tuple[Path, str]:
+    """Builds the kernel's package with the kernel's own rules. Returns (package, uname -r)."""
+    src, whole = source(tree), tree.root / 'build' / f'{machine.arch}-{FLAVOUR}'
+    folder = whole / 'kernel'  # the rules write packages into the folder above
+    with Lock(whole):
+        configure(machine, src, folder, given)
+        for old in whole.glob('*.deb'):
+            old.unlink()
+        command, env = make(machine, folder, src, 'bindeb-pkg')
+        env |= {
+            'LOCALVERSION': f'-{tree}',
+            'KDEB_PKGVERSION': f'{release(tree)}-1',
+            'KDEB_CHANGELOG_DIST': 'unstable',
+            'DEB_BUILD_PROFILES': 'pkg.linux-upstream.nokernelheaders',
+            # kit/setup/deps.py has the packages that are needed
+            'DPKG_FLAGS': '-d',
+        }
+        step(f'build {tree} packages', command, log=whole / 'log', env=env)
+        name = (folder / 'include/config/kernel.release').read_text().strip()
+        found = list(whole.glob(f'linux-image-{name}_*.deb'))
+    if len(found) != 1:
+        raise KitError(f'no package of {name} in {shown(whole)}')
+    return found[0], name
+
+
+def tables(jobs: Sequence[tuple[str, Job]]) -> tuple[str, str]:
+    """The files `jobs` and `rows` of the archive, for the script: fields with tabs between them."""
+    found = [(number, *job) for number, job in enumerate(jobs, 1)]
+    lines = [f'{number}\t{job.device}\t{topic}\t{job.command}\n' for number, topic, job in found]
+    rows = [
+        f'{number}\t{name}\t{json.dumps(row)}\n'
+        for number, _, job in found
+        for name, row in job.rows.items()
+    ]
+    return ''.join(lines), ''.join(rows)
+
+
+def code() -> str:
+    """Identifies the code of both kernels, in JSON without a single quote."""
+    found = {topic: provenance.code_of(topic) for topic in topics.order()}
+    return json.dumps({'series': found, 'base': release(OURS.base)})
+
+
+def pack(path: Path, files: dict[str, Path], texts: dict[str, str]) -> None:
+    """Writes the archive, with all files in the folder `hardware`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = path.parent / 'files'
+    made.mkdir(exist_ok=True)
+    for name, text in texts.items():
+        (made / name).write_text(text)
+    part = path.with_suffix('.part')
+    with tarfile.open(part, 'w') as archive:
+        for name, file in {**files, **{name: made / name for name in texts}}.items():
+            member = archive.gettarinfo(str(file), f'hardware/{name}')
+            member.uid = member.gid = 0
+            member.uname = member.gname = 'root'
+            member.mode = 0o644 if name in texts or name.endswith('.deb') else 0o755
+            with open(file, 'rb') as data:
+                archive.addfile(member, data)
+    part.rename(path)
+
+
+def main(config: str = '') -> None:
+    given = read_given(Path(config or f'/boot/config-{os.uname().release}').expanduser())
+    machine, bench = model.machine('x86_64'), Bench()
+    files, jobs = {'measure': HERE / 'measure.sh'}, []
+    for topic in topics.measured():
+        if hasattr(topics.benchmark(topic), 'hardware'):
+            programs, of_topic = topics.benchmark(topic).hardware(bench)
+            files |= {path.name: path for path in programs}
+            jobs += [(topic, job) for job in of_topic]
+    names = {}
+    for name in reversed(TREES):
+        path, names[name] = package(machine, OURS.named(name), given)
+        files[path.name] = path
+    about = [f"{name}='{names[name]}'\n" for name in TREES] + [f"series='{code()}'\n"]
+    lines, rows = tables(jobs)
+    pack(ARCHIVE, files, {'about': ''.join(about), 'jobs': lines, 'rows': rows})
+    print(f'{shown(ARCHIVE)}: copy it to the machine; kit/hardware/README.md has the next steps')

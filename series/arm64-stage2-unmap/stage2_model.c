@@ -20,7 +20,7 @@ static char *arena;
 static struct {
 	bool used;
 	long entries;
-	/* Is it in the walk caches? Then IPA and level of the entry that linked it */
+	/* Whether the walk caches have it, and the IPA and level of the entry that linked it */
 	bool cached;
 	u64 ipa;
 	s8 level;

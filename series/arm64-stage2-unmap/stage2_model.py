@@ -37,7 +37,11 @@ MUTATIONS = [
         DETACHED,
         DETACHED.replace('KVM_PGTABLE_LAST_LEVEL', 'ctx->level'),
     ),
-    ('what was cleared is not invalidated after the walk', '\tstage2_unmap_flush(&step);\n', ''),
+    (
+        'the cleared entries are not invalidated after the walk',
+        '\tstage2_unmap_flush(&step);\n',
+        '',
+    ),
     (
         'the last entry of a contiguous range is not invalidated',
         RANGE,
@@ -49,7 +53,7 @@ MUTATIONS = [
         '',
     ),
     (
-        'an entry of several is invalidated as if it were alone',
+        'a range of several entries is invalidated as if it were one entry',
         'if (size == kvm_granule_size(step->flush_level))',
         'if (size)',
     ),

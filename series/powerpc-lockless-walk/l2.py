@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Boots a pseries guest with nested HV (L1), and in it a nested guest (L2) with QEMU and KVM.
-Meanwhile L1 collapses huge pages, also those of L2's memory.
+Meanwhile, L1 collapses small pages to huge pages, including pages of L2's memory.
 
 Downloads a QEMU for ppc64el (31 MB), so neither `make test` nor CI runs it. The exit status has
 the same meaning as that of `make test`.
@@ -60,7 +60,7 @@ echo "L2: all there"
 
 
 def qemu():
-    """QEMU for ppc64el, unpacked."""
+    """Downloads QEMU for ppc64el, and unpacks it. Returns the folder."""
     suite = apt.suite()
     env = apt.private(WORK.name, [suite, f'{suite}-updates', f'{suite}-backports'], 'ppc64el')
     step(

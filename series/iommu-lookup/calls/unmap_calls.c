@@ -11,8 +11,8 @@
  *   4k       4K pages of which no two are adjacent
  *   64k      4K pages in adjacent groups of 16
  *   thp, hugetlb, 1g
- *   of_4k, of_64k, of_2048k    so much of the fresh memory, from its middle: its
- *            first pages may not be adjacent
+ *   of_4k, of_64k, of_2048k    4K, 64K or 2M of the fresh memory, from its middle,
+ *            as its first pages may not be adjacent
  * With iommufd, also prints the time to create a second domain with the same
  * mappings ("second"). With "syncs", prints only `syncs_KIND NUMBER`: how often one
  * unmap calls the function that is set in ftrace's filter.

@@ -59,6 +59,18 @@ FILES = {
 }
 
 
+class Headers(unittest.TestCase):
+    def test_objects_of_a_header_that_is_gone(self):
+        top = Path(tempfile.mkdtemp(prefix='headers-'))
+        self.addCleanup(shutil.rmtree, top)
+        (top / 'here.h').touch()
+        for name, header in (('new', 'here.h'), ('old', 'lib/gone.h')):
+            (top / f'{name}.d').write_text(f'{name}.o: {name}.c \\\n {header}\n')
+            (top / f'{name}.o').touch()
+        selftest.forget_old_headers(top, top)
+        self.assertEqual({path.name for path in top.iterdir()}, {'here.h', 'new.d', 'new.o'})
+
+
 class Toy(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix='kselftest-')

@@ -294,7 +294,7 @@ class Verbs(unittest.TestCase):
         self.good('base')
         self.good('tree')
         self.assertEqual(self.git('rev-parse', 'base^{tree}', 'one^{tree}', 'two^{tree}'), tips)
-        self.bad('rebase', '7.3.5', says='based on this Linux 7.3.5 already', LINUX=str(self.toy))
+        self.bad('rebase', '7.3.5', says='is already based on Linux 7.3.5', LINUX=str(self.toy))
 
     def test_rebase_onto_the_next_mainline(self):
         self.two_topics()

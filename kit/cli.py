@@ -350,8 +350,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def help_of(name: str, verb: Verb) -> str | None:
-    """The description in `VERB --help`: the docstring of the verb's module if its function is
-    main(), otherwise one line."""
+    """The description that `VERB --help` prints. If the verb calls main() of a module, this is the
+    module's docstring. Otherwise, it is the verb's line in the list of verbs."""
     module, _, function = verb.function.rpartition('.')
     if function == 'main':
         return importlib.import_module(f'kit.{module}').__doc__

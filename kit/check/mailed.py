@@ -138,7 +138,7 @@ def has_letter(part: str) -> bool:
 
 
 def faults_of(part: str, mails: Sequence[Mail]) -> list[str]:
-    """Faults of the mails of a posting, or of a patch of a `single` topic."""
+    """What is wrong with the mails of this part: a posting, or a patch that is mailed alone."""
     if not mails:
         return ['a mail is missing']
     letter = None if is_single(part) else cover.read(part)

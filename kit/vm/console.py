@@ -81,8 +81,9 @@ def splat_rules(
     folder: Path = GUEST,
     today: datetime.date | None = None,
 ) -> Rules:
-    """(regular expressions of lines that fail a run, those of exceptions). Exceptions are the lines
-    of splats.allowed for this architecture, and `expected`: lines that the boot's tests provoke."""
+    """Returns two lists of regular expressions. A line that matches the first list fails the run,
+    unless it also matches the second. The second list has the lines of splats.allowed for this
+    architecture, and `expected`, which are lines that the boot's tests provoke."""
     bad = [
         compiled(f'guest/splats:{number}', line)
         for number, line in numbered_lines(folder / 'splats')

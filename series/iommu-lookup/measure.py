@@ -350,6 +350,6 @@ def note(data):
         'calls for others of 1 GiB, and the minimum of 64 calls for smaller sizes. '
         f'{timed if seconds else ""}'
         'ratio = base/patched. 4K adjacent: the first memory that a machine allocates. 4K dirty: '
-        'the same memory, mapped again, so that no page is marked dirty. 4K: no two pages are '
-        f'adjacent. {commands(data)}'
+        'the same memory, mapped again: its pages are dirty, so the unmap does not mark them. 4K: '
+        f'no two pages are adjacent. {commands(data)}'
     )

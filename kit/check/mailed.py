@@ -171,8 +171,8 @@ def faults_of(part: str, mails: Sequence[Mail]) -> list[str]:
 
 
 def divided(mails: Sequence[Mail]) -> dict[str, list[list[Mail]]]:
-    """Divides the mails, in the order in which they were sent. Returns {part: [mails of each
-    posting]}; a patch that is mailed alone counts as a posting."""
+    """Divides the mails, in the order in which they were sent. Returns, for each part, the
+    mails of each of its postings. A patch that is mailed alone counts as a posting."""
     rest, found = list(mails), {}
     for part in parts():
         count = len(patch_files(part))

@@ -250,7 +250,7 @@ def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}. ratio = base/patched. '
         'Instructions: present memory, one vCPU, -icount; the counts are repeatable. In 4K, 4K '
-        'shared and 4K file, no two pages are adjacent. Seconds: two vCPUs, medians of the boots; '
-        'the kernels boot in turn. min–max: the range of the ratios of the boots. '
+        'shared and 4K file, no two pages are adjacent. Seconds are the medians of several boots '
+        'with two vCPUs; the two kernels boot in turn. min–max is the range of their ratios. '
         f'{commands(data)}'
     )

@@ -132,7 +132,8 @@ def symbols(text: str) -> dict[str, str]:
 
 
 def config(kernels: Collection[str]) -> list[tuple[Path, dict[str, str]]]:
-    """[(file, {symbol: value})] that topics add to kernels of these names (x86_64-debug …)."""
+    """The symbols that topics set in these kernels, which are named as x86_64-debug is. Returns
+    [(file that sets them, {symbol: value})]."""
     return [
         (SERIES / topic.name / 'topic.toml', symbols(text))
         for topic in all_of_them()

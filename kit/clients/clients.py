@@ -47,8 +47,8 @@ def figures_of(said: verdict.Report) -> Figures:
 def boot(
     name: str, tree: Tree, cases: Words, iommu: str, icount: bool = False
 ) -> tuple[Counts, int, Figures, str]:
-    """(Counter, guest status, figures, version) of the cases on a kernel. With `icount`, the
-    guest has one vCPU, and its time is the number of instructions executed."""
+    """Runs the cases on a kernel. Returns (Counter, guest status, figures, version of the program).
+    With `icount`, the guest has one vCPU, and its time is the number of instructions executed."""
     machine, asked, client = model.machine('x86_64'), settings(), settings().clients[name]
     archive = root.archive(machine, name, asked.suite, client.packages, client.files)
     script = CLIENTS / f'{name}.sh'

@@ -51,7 +51,8 @@ def made(tree: Tree, diff: str, name: str) -> None:
 
 def run_boot(boot: Boot, image: Path, name: str) -> tuple[Quiet, int, str]:
     """Boots the image and runs the boot's tests. Returns (report of the tests, status of the guest,
-    its message and console lines). The test programs are built without the bug."""
+    text). The text is the guest's message and the lines of its console. The test programs are
+    built without the bug."""
     said = Quiet(boot.tests)
     ended = guest.run_guest(
         boot.machine,

@@ -78,11 +78,11 @@ def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
 
 
 def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, folder: Path) -> None:
-    """Copies the patched kernel's objects to the base's folder before the first build of the base,
-    and touches the sources that differ between the two trees. make then rebuilds only the
-    objects that depend on these sources. ccache would not find them: the series adds a symbol to
-    the configuration, so all objects differ. The .config is not copied: if this function is
-    interrupted, the next build finds no .config and calls it again.
+    """Copies the objects of the patched kernel to the base's folder, so that the base's first build
+    takes less time. Touches the sources that differ between the two trees. make then rebuilds only
+    the objects that depend on these sources. ccache would not find any object, as the series adds a
+    symbol to the configuration. The .config is not copied: if this function is interrupted, the
+    next build finds no .config and calls it again.
     """
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)
     _, now = asked(machine, flavour, patched_tree)

@@ -9,7 +9,7 @@ omitted if there is only one topic. --patch selects patches of a `single` topic 
 --machine puts the figures of a machine (kit/hardware/README.md) into the letters.
 By default, an mbox is written below build/mail. --reflect sends the mails to the sender only.
 --send sends the mails to the recipients, and needs --reviewed. --linux or --stable-git names a git
-tree with the base's tag, so that the mail names a public base-commit.
+tree with the tag of the base release; the mail then names a public base-commit.
 """
 
 import datetime
@@ -102,8 +102,8 @@ def address_of(who: str) -> str:
 
 
 def upstream(version: str, *places: str) -> str | None:
-    """Returns the commit that the base's tag names in a public git tree, or None if no tree has the
-    tag. Recipients do not have the base's commit in linux/, which is local."""
+    """Looks for the tag of the base release in public git trees. Returns the commit that it names,
+    or None if no tree has it. The commit of the base in linux/ is unknown to recipients."""
     tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = result(

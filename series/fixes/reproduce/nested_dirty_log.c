@@ -29,7 +29,7 @@
 #define PAGES		64
 #define DIRTY		16	/* L2 writes pages 16 to 31 */
 
-/* L1 runs at EL2 and starts L2 without a stage 2 of its own. L2 writes and exits. */
+/* L1 runs at EL2. It sets up no stage 2 for L2, and starts it. L2 writes and exits. */
 asm("	.pushsection .rodata\n"
 	"	.globl	guest, guest_end\n"
 	"	.balign	8\n"

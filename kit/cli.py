@@ -47,14 +47,14 @@ def pattern(text: str) -> str:
 
 
 def flag(text: str) -> bool:
-    """The value of a variable: 1 for yes, 0 for no."""
+    """Converts the value of a make variable: 1 is True, and 0 is False."""
     if text not in ('0', '1'):
         raise argparse.ArgumentTypeError(f'{text}: expected 1')
     return text == '1'
 
 
 def results_file(text: str) -> Path:
-    """The path of a file for test results, checked before anything is built."""
+    """Returns the path of a file for test results. The path is checked before anything is built."""
     path, known = Path(text).expanduser().absolute(), ('.ktap', '.xml', '.json')
     if path.suffix not in known:
         raise argparse.ArgumentTypeError(f'{text}: expected a name with one of {" ".join(known)}')
@@ -146,7 +146,7 @@ class Verb:
     more: Callable[[argparse.ArgumentParser], None] | None = None  # adds the verb's own arguments
 
     def names(self) -> list[str]:
-        """All options of the verb, in the order of --help."""
+        """Returns all options of the verb, in the order of --help."""
         return list(dict.fromkeys([*self.options.split(), *self.setup.split()]))
 
 
@@ -154,7 +154,7 @@ KERNEL = ('arch', 'flavour', 'tree')
 
 
 def boot_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of `boot`: all options of a boot."""
+    """Adds the arguments of the verb `boot` to the parser."""
     parser.add_argument('job', type=Path, help='a shell script for the guest')
     parser.add_argument('files', type=Path, nargs='*', help='files for /job, which is also in PATH')
     parser.add_argument('--cpus', type=int, metavar='N', help='default: 2, or 1 with --icount')
@@ -350,8 +350,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def help_of(name: str, verb: Verb) -> str | None:
-    """The description that `VERB --help` prints. If the verb calls main() of a module, this is the
-    module's docstring. Otherwise, it is the verb's line in the list of verbs."""
+    """Returns the description that `VERB --help` prints. If the verb calls main() of a module, this
+    is the module's docstring. Otherwise, it is the verb's line in the list of verbs."""
     module, _, function = verb.function.rpartition('.')
     if function == 'main':
         return importlib.import_module(f'kit.{module}').__doc__
@@ -360,7 +360,7 @@ def help_of(name: str, verb: Verb) -> str | None:
 
 @functools.cache
 def parsers() -> tuple[Parser, dict[str, Parser]]:
-    """(parser of the whole command line, {verb: its parser})"""
+    """Returns (parser of the whole command line, {verb: its parser})."""
     whole = Parser(
         prog='python3 -m kit',
         allow_abbrev=False,
@@ -389,13 +389,15 @@ def parsers() -> tuple[Parser, dict[str, Parser]]:
 
 
 def by_make(name: str) -> bool:
-    """Is the variable on make's command line? MAKEFLAGS has such variables after ` -- `."""
+    """Returns whether the variable is on make's command line. MAKEFLAGS has such variables after `
+    -- `."""
     given = os.environ.get('MAKEFLAGS', '')
     return bool(re.search(rf'(?<!\\)\s{name}=', given[given.find(' -- ') :])) and ' -- ' in given
 
 
 def from_variables(name: str, verb: Verb, given: Given) -> Given:
-    """The options given as variables; a variable that the verb would ignore is an error."""
+    """Returns the options that are given as variables. A variable that the verb would ignore is an
+    error."""
     own, found = verb.names(), {}
     for each, option in sorted(VARIABLES.items()):
         text = os.environ.get(each)
@@ -419,7 +421,7 @@ def from_variables(name: str, verb: Verb, given: Given) -> Given:
 
 
 def parsed(words: Sequence[str]) -> tuple[str, Given]:
-    """(verb, {option: value}) from the command line and the variables."""
+    """Returns (verb, {option: value}) from the command line and the variables."""
     whole, verbs = parsers()
     name = words[0] if words else ''
     if name not in verbs:
@@ -439,7 +441,7 @@ def parsed(words: Sequence[str]) -> tuple[str, Given]:
 
 
 def check_together(given: Given) -> None:
-    """Raises an error if an option is given without one that it needs, or with one that it
+    """Raises an error if an option is given without another that it needs, or with another that it
     excludes."""
     if 'base' in given and 'linux' not in given:
         wrong('BASE= needs LINUX=')
@@ -513,7 +515,7 @@ OF_THE_SYSTEM = {
 
 
 def status_of(error: BaseException, name: str) -> int:
-    """The exit status for an exception, after printing its message or traceback."""
+    """Prints the message or the traceback of an exception, and returns the exit status."""
     if isinstance(error, KitError):
         print(f'{name}: {error}', file=sys.stderr)
         return error.code
@@ -532,7 +534,7 @@ def status_of(error: BaseException, name: str) -> int:
 
 
 def verb_name() -> str:
-    """The prefix of error messages."""
+    """Returns the prefix of error messages."""
     return next((word for word in sys.argv[1:2] if word in VERBS), 'kit')
 
 

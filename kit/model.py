@@ -58,14 +58,15 @@ class Machine:
 
     @property
     def source_arch(self) -> str:
-        """The folder below arch/; ARCH=x86_64 and ARCH=i386 are aliases of x86."""
+        """Returns the name of the architecture's folder below arch/. ARCH=x86_64 and ARCH=i386 are
+        aliases of x86."""
         return {'x86_64': 'x86', 'i386': 'x86'}.get(self.kernel_arch, self.kernel_arch)
 
     def known_iommus(self) -> dict[str, Iommu]:
         return {'none': Iommu(), **self.iommus}
 
     def iommu_named(self, name: str) -> Iommu:
-        """The IOMMU of this name; the machine's default for an empty name."""
+        """Returns the IOMMU of this name, or the machine's default for an empty name."""
         known = self.known_iommus()
         if (name or self.iommu) not in known:
             raise KitError(f'no IOMMU {name or self.iommu} (known: {" ".join(known)})')
@@ -73,13 +74,13 @@ class Machine:
 
 
 def archs() -> list[str]:
-    """The architectures that have a guest."""
+    """Returns the architectures that have a guest."""
     return sorted(path.stem for path in GUEST.glob('*.toml'))
 
 
 @cache
 def machine(arch: str) -> Machine:
-    """guest/ARCH.toml."""
+    """Returns the machine that guest/ARCH.toml describes."""
     if arch not in archs():
         raise KitError(f'no architecture {arch} (known: {" ".join(archs())})')
     path = GUEST / f'{arch}.toml'
@@ -91,7 +92,8 @@ def machines() -> list[Machine]:
 
 
 def usual_archs(full: bool = False) -> list[str]:
-    """The architectures that are built and checked by default; with FULL=1 also `full` machines."""
+    """Returns the architectures that are built and checked by default. If `full` is set, also
+    returns those with `full = true`."""
     return [each.arch for each in machines() if full or not each.full]
 
 
@@ -287,7 +289,7 @@ def boot_of(table: Table, where: str) -> BootTable:
 
 @cache
 def topic(name: str) -> Topic:
-    """A topic's topic.toml; a topic without this file has no boots."""
+    """Returns a topic's topic.toml. A topic without this file has no boots."""
     path = SERIES / name / 'topic.toml'
     if not path.exists():
         return Topic(name=name)

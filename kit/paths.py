@@ -11,7 +11,7 @@ GUEST = TOP / 'guest'
 
 
 def shown(path: Path) -> Path:
-    """The path relative to the repository, if it is inside."""
+    """Returns the path relative to the repository if it is inside, and otherwise unchanged."""
     try:
         return Path(path).resolve().relative_to(TOP)
     except ValueError:

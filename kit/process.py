@@ -158,7 +158,7 @@ class Pool(ThreadPoolExecutor):
 
 
 def environment(changes: Environment | None) -> dict[str, str]:
-    """The caller's environment with these changes; None removes a variable."""
+    """Returns the caller's environment with these changes. A value of None removes the variable."""
     merged = {**os.environ, **(changes or {})}
     return {name: str(value) for name, value in merged.items() if value is not None}
 
@@ -182,7 +182,7 @@ def result(
     env: Environment | None = None,
     stdin: str | None = None,
 ) -> Done:
-    """A command's output and exit status, which may be non-zero."""
+    """Runs a command and returns its output and exit status, which may be non-zero."""
     try:
         done = subprocess.run(
             [str(word) for word in command],
@@ -209,7 +209,8 @@ def output(
     env: Environment | None = None,
     stdin: str | None = None,
 ) -> str:
-    """A command's stdout; if the command fails, an error with its stderr."""
+    """Runs a command and returns its stdout. If the command fails, raises an error with its
+    stderr."""
     done = result(command, cwd, env, stdin)
     if done.returncode:
         words = shlex.join(str(word) for word in command)

@@ -17,7 +17,7 @@ from kit.paths import SERIES, shown
 
 
 def order() -> list[str]:
-    """The topics, in the order in which they apply."""
+    """Returns the topics, in the order in which they apply."""
     try:
         lines = (SERIES / 'order').read_text().splitlines()
     except OSError as error:
@@ -29,18 +29,19 @@ def order() -> list[str]:
 
 
 def postings(topic: str) -> list[str]:
-    """The folders of a topic, in the order in which they apply; none if the topic is flat."""
+    """Returns the folders of a topic's postings, in the order in which they apply. A flat topic has
+    none."""
     return sorted(path.name for path in (SERIES / topic).glob('[0-9][0-9]-*') if path.is_dir())
 
 
 def parts_of(topic: str) -> list[str]:
-    """The parts of a topic: TOPIC/NN-POSTING for each posting, or TOPIC if the topic is flat. Each
-    part is a folder below series/, and a branch with the same name in linux/."""
+    """Returns the parts of a topic: TOPIC/NN-POSTING for each posting, or TOPIC if the topic is
+    flat. Each part is a folder below series/, and a branch with the same name in linux/."""
     return [f'{topic}/{posting}' for posting in postings(topic)] or [topic]
 
 
 def parts() -> list[str]:
-    """The branches of all topics, in the order in which they apply."""
+    """Returns the branches of all topics, in the order in which they apply."""
     return [part for topic in order() for part in parts_of(topic)]
 
 
@@ -49,7 +50,7 @@ def topic_of(part: str) -> str:
 
 
 def posting(part: str) -> model.Posting | None:
-    """The posting's table in topic.toml; None for a flat topic."""
+    """Returns the posting's table in topic.toml, or None for a flat topic."""
     topic, _, name = part.partition('/')
     if not name:
         return None
@@ -60,8 +61,8 @@ def posting(part: str) -> model.Posting | None:
 
 
 def below(part: str) -> list[str]:
-    """The parts that a posting is based on when it is mailed, in the order in which they apply: the
-    topics in `after`, and the postings of its topic in `needs`."""
+    """Returns the parts that a posting is based on when it is mailed, in the order in which they
+    apply. They are the topics in `after`, and the postings of its topic in `needs`."""
     topic, found = topic_of(part), posting(part)
     names = parts_of(topic)
     wanted = {f'{topic}/{name}' for name in (found.needs if found else ())}
@@ -80,7 +81,7 @@ def all_of_them() -> list[model.Topic]:
 
 
 def after(topic: str) -> list[str]:
-    """The topics that this topic needs in order to apply, in the order of series/order."""
+    """Returns the topics that this topic needs in order to apply, in the order of series/order."""
     names, wanted = order(), model.topic(topic).after
     if wrong := set(wanted) - set(names[: names.index(topic)]):
         raise KitError(
@@ -91,34 +92,34 @@ def after(topic: str) -> list[str]:
 
 
 def front(topic: str) -> Front:
-    """The topic's row on the front page."""
+    """Returns the topic's row of the front page."""
     return model.topic(topic).front
 
 
 def is_single(topic: str) -> bool:
-    """Is each patch of the topic mailed alone, without a cover letter?"""
+    """Returns whether each patch of the topic is mailed alone, without a cover letter."""
     return model.topic(topic).single
 
 
 def needs(topic: str) -> dict[str, Words]:
-    """{subject of a patch: subjects of the patches that it needs}, of a `single` topic."""
+    """Returns {subject of a patch: subjects of the patches that it needs} of a `single` topic."""
     return dict(model.topic(topic).needs)
 
 
 def boots() -> list[tuple[str, BootTable]]:
-    """(topic, boot) of all topics."""
+    """Returns (topic, boot) for all boots of all topics."""
     return [(topic.name, boot) for topic in all_of_them() for boot in topic.boot]
 
 
 def suites(arch: str) -> list[str]:
-    """The selftest suites whose `config` files apply to the guest."""
+    """Returns the selftest suites whose `config` files apply to the guest of the architecture."""
     return list(
         dict.fromkeys(suite for topic in all_of_them() for suite in topic.suites.get(arch, ()))
     )
 
 
 def programs(suite: str) -> list[str]:
-    """The programs of a suite that are built; an empty list means all."""
+    """Returns the programs of a suite that are built. An empty list means all."""
     return list(
         dict.fromkeys(
             program for topic in all_of_them() for program in topic.programs.get(suite, ())
@@ -127,13 +128,13 @@ def programs(suite: str) -> list[str]:
 
 
 def symbols(text: str) -> dict[str, str]:
-    """{symbol: value} from words NAME or NAME=value."""
+    """Returns {symbol: value} from words NAME or NAME=value."""
     return {name: value or 'y' for name, _, value in (word.partition('=') for word in text.split())}
 
 
 def config(kernels: Collection[str]) -> list[tuple[Path, dict[str, str]]]:
-    """The symbols that topics set in these kernels, which are named as x86_64-debug is. Returns
-    [(file that sets them, {symbol: value})]."""
+    """Returns [(topic.toml, {symbol: value})] for the symbols that topics set in these kernels. The
+    names of kernels have the form of x86_64-debug."""
     return [
         (SERIES / topic.name / 'topic.toml', symbols(text))
         for topic in all_of_them()
@@ -143,18 +144,18 @@ def config(kernels: Collection[str]) -> list[tuple[Path, dict[str, str]]]:
 
 
 def compiled() -> list[Compile]:
-    """The small configurations of all topics."""
+    """Returns the small configurations of all topics."""
     return [one for topic in all_of_them() for one in topic.compile]
 
 
 def measured() -> list[str]:
-    """The topics that have a benchmark."""
+    """Returns the topics that have a benchmark."""
     return [topic for topic in order() if (SERIES / topic / 'measure.py').exists()]
 
 
 @functools.cache
 def benchmark(name: str) -> Any:
-    """series/TOPIC/measure.py as a module. `name` is the topic, or one of its postings."""
+    """Returns series/TOPIC/measure.py as a module. `name` is the topic, or one of its postings."""
     topic = topic_of(name)
     if topic not in measured():
         raise KitError(f'no benchmark for topic {topic} (known: {" ".join(measured())})')

@@ -37,7 +37,7 @@ def wrong(where: str, meant: type, value: object) -> NoReturn:
 
 
 def value_of(kind: Any, value: object, where: str) -> Any:
-    """The value as this type."""
+    """Returns the value converted to the type `kind`. `where` names the key in errors."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
@@ -63,14 +63,14 @@ def value_of(kind: Any, value: object, where: str) -> Any:
 
 
 def fields_of(kind: type) -> dict[str, 'dataclasses.Field[Any]']:
-    """The fields that a file may set."""
+    """Returns the fields of the dataclass that a file may set."""
     return {
         field.name: field for field in dataclasses.fields(kind) if field.metadata.get('toml', True)
     }
 
 
 def given(kind: type, table: Table, where: str) -> Table:
-    """{field: value} of the table, checked."""
+    """Returns {field: value} of the table after checking its keys and types."""
     known, hints = fields_of(kind), typing.get_type_hints(kind)
     for key in table:
         if key not in known:
@@ -79,7 +79,8 @@ def given(kind: type, table: Table, where: str) -> Table:
 
 
 def load(kind: type[T], table: Table, where: str, **more: object) -> T:
-    """The table as this dataclass. `more` has the fields that the file does not set."""
+    """Returns the table as a dataclass of the type `kind`. `more` has the fields that the file does
+    not set."""
     if own := getattr(kind, 'from_table', None):
         return typing.cast(T, own(table, where))
     values = given(kind, table, where)

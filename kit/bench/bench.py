@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make bench: measures a topic or a posting. The base kernel has the patches that the topic or
-posting is based on. The patched kernel also has its own patches, and no others. Writes bench.json
-into the folder of the topic or posting, and updates the picture and the tables."""
+posting is based on. The patched kernel also has the patches of the topic or posting itself, and no
+others. Writes bench.json into the folder of the topic or posting, and updates the picture and the
+tables."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -47,8 +48,9 @@ def with_part(topic: str, part: str, bench: Bench, given: dict[str, Any], comman
 
 
 def main(topic: str = '', part: str = '', full: bool = False, **given: Any) -> None:
-    """`part` is a key of PARTS in the topic's measure.py; if empty, everything is measured. `given`
-    has the numbers of runs and rounds that the user set."""
+    """Measures a topic or a posting, and records the figures. `part` is a key of PARTS in the
+    topic's measure.py; without it, all parts are measured. `given` has the numbers of runs and
+    rounds that the user set."""
     topic = topic or next(iter(topics.measured()), '') or fail('no topic has a measure.py')
     benchmark = topics.benchmark(topic)
     topics.posting(topic)  # raises an error for an unknown posting

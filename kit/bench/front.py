@@ -38,15 +38,16 @@ def figures(row: Row) -> dict[str, str]:
 
 
 def in_words(value: float) -> str:
-    """The value as text. Values below 1,000 have three significant digits. Values of one million
-    or more are given in millions, also with three significant digits."""
+    """Returns the value as text. Values below 1,000 have three significant digits. Values of one
+    million or more are given in millions, also with three significant digits."""
     if abs(value) >= 1_000_000:
         return f'{value / 1e6:,.3g} million'
     return f'{value:,.0f}' if abs(value) >= 1000 else f'{value:.3g}'
 
 
 def said(place: str, wanted: FrontRow, rows: Sequence[Row]) -> tuple[str, Row]:
-    """(text, row): the only row with the wanted fields, and the text with the row's figures."""
+    """Returns (text, row). The row is the only one with the fields that `wanted` names, and the
+    text has the row's figures. `place` names the table in errors."""
     found = [row for row in rows if wanted.fields.items() <= row.items()]
     if len(found) != 1:
         raise KitError(f'{place}: {len(found)} recorded rows have {wanted.fields}, expected one')
@@ -54,7 +55,8 @@ def said(place: str, wanted: FrontRow, rows: Sequence[Row]) -> tuple[str, Row]:
 
 
 def worst(topic: str, front: Front, rows: Sequence[Row]) -> str:
-    """The topic's text for the largest regression; '-' if there is none."""
+    """Returns the topic's text for the largest regression among the rows, or '-' if there is
+    none."""
     row = min(rows, key=table.better)
     if table.better(row) >= 1:
         return '-'
@@ -68,7 +70,7 @@ def worst(topic: str, front: Front, rows: Sequence[Row]) -> str:
 
 
 def line(topic: str) -> list[str]:
-    """The cells of a topic's row."""
+    """Returns the cells of the topic's row."""
     front, data = topics.front(topic), measure.load(topic)
     count = len(patch_files(topic))
     name = f'[{topic}](series/{topic}/README.md), {count} patches'
@@ -80,7 +82,7 @@ def line(topic: str) -> list[str]:
 
 
 def posting(part: str) -> list[str]:
-    """The cells of a posting's row."""
+    """Returns the cells of the row of the posting `part`."""
     said, patches = topics.posting(part), patch_files(part)
     subject = cover.subject(part)
     count = f'{len(patches)} patches' if len(patches) > 1 else 'one patch'
@@ -89,7 +91,7 @@ def posting(part: str) -> list[str]:
 
 
 def programs() -> list[str]:
-    """The cells of the row of unmodified programs."""
+    """Returns the cells of the row of unmodified programs."""
     front, rows = settings().front, record.load(CLIENTS / 'clients.json')
     found = '; '.join(said('clients.toml: front', wanted, rows)[0] for wanted in front.rows)
     row = min(rows, key=lambda row: row['ratio'])

@@ -116,7 +116,7 @@ class Bench:
         return kernel.build(model.machine(arch), flavour, self.tree(tree))
 
     def out(self, arch: str, flavour: str, tree: str | Tree) -> Path:
-        """The kernel's build folder."""
+        """Returns the folder in which the kernel is built."""
         return self.tree(tree).out(arch, flavour)
 
     def selftest(self, arch: str, program: str) -> Path:
@@ -145,7 +145,7 @@ class Bench:
     def run_guest(
         self, arch: str, image: Path, job: str, files: Sequence[Path], options: Options, **more: Any
     ) -> guest.Outcome:
-        """See guest.run_guest()."""
+        """Boots the image and runs the job in a guest: see guest.run_guest()."""
         return guest.run_guest(model.machine(arch), image, job, files, options, **more)
 
     def journaled(self, what: str, key: Sequence[str], measured: Callable[[], Any]) -> Any:
@@ -178,7 +178,7 @@ class Bench:
 def boot(
     arch: str, image: Path, job: str, files: Sequence[Path], options: Options, what: str
 ) -> tuple[Figures, str]:
-    """See Bench.figures_of()."""
+    """Boots the image once and returns its figures: see Bench.figures_of()."""
     figures: Figures = {}
 
     def on_line(text: str) -> None:
@@ -263,18 +263,19 @@ def record(
 
 
 def commands(data: Record) -> str:
-    """For a record's note: the commands that measured the record and its separate parts."""
+    """Returns the text that names the commands with which the record and its separate parts were
+    measured."""
     parts = (row['command'] for row in data['rows'] if 'command' in row)
     return '; '.join(f'`{command}`' for command in dict.fromkeys((data['command'], *parts)))
 
 
 def path_of(topic: str) -> Path:
-    """The record of a topic, or of a posting TOPIC/NN-POSTING."""
+    """Returns the path of the record of a topic, or of a posting TOPIC/NN-POSTING."""
     return SERIES / topic / 'bench.json'
 
 
 def load(topic: str) -> Record | None:
-    """The recorded benchmark, or None."""
+    """Returns the record of a topic or posting, or None if there is none."""
     path = path_of(topic)
     if not path.exists():
         return None
@@ -299,5 +300,5 @@ def save(data: Record, path: Path) -> None:
 
 
 def quick_topics() -> list[str]:
-    """The topics that `make run` can measure."""
+    """Returns the topics that `make run` can measure."""
     return [topic for topic in topics.measured() if hasattr(topics.benchmark(topic), 'quick')]

@@ -13,7 +13,7 @@ from kit.soak import record
 
 
 def filled(page: str) -> str:
-    """The page's text after filling in all tables between their marks."""
+    """Returns the page's text after filling in all tables between their marks."""
 
     def fill(found: re.Match[str]) -> str:
         known = topics.topic_of(found[2]) in topics.measured()
@@ -58,5 +58,5 @@ def write(_: object = None) -> None:
 
 
 def stale() -> list[object]:
-    """Pages whose tables differ from the records."""
+    """Returns the pages whose tables differ from the records."""
     return [shown(page) for page in pages() if filled(page.read_text()) != page.read_text()]

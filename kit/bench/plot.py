@@ -24,8 +24,8 @@ BETTER, WORSE, OPEN = '#4477aa', '#cc3311', '#888888'  # OPEN: the row's range i
 
 
 def rows_of(data: Record) -> list[Row]:
-    """The rows to draw, from the largest regression to the largest improvement. The topic's drawn()
-    selects them. If the topic has no drawn(), its cover() does. The largest regression is always
+    """Returns the rows to draw, from the largest regression to the largest improvement. The topic's
+    drawn() selects them, or its cover() if it has no drawn(). The largest regression is always
     included."""
     topic = topics.benchmark(data['topic'])
     drawn = getattr(topic, 'drawn', topic.cover)
@@ -35,8 +35,9 @@ def rows_of(data: Record) -> list[Row]:
 
 
 def places(row: Row) -> tuple[float, float, float]:
-    """(least, ratio, most): the positions of the row's range and ratio on the axis. A position is
-    patched / base, or base / patched in a row in which more is better. A ratio of None is at 0."""
+    """Returns (least, ratio, most), the positions of the row's range and ratio on the axis. A
+    position is patched / base, or base / patched in a row in which more is better. A ratio of None
+    is at 0."""
 
     def place(ratio: float | None) -> float:
         return 0 if ratio is None else 1 / ratio if ratio else math.inf
@@ -47,15 +48,15 @@ def places(row: Row) -> tuple[float, float, float]:
 
 
 def label(data: Record, row: Row) -> str:
-    """The text of the cells that identify the row. A cell with only a number is preceded by the
-    title of its column."""
+    """Returns the text of the cells that identify the row. A cell that has only a number is
+    preceded by the title of its column."""
     topic = topics.benchmark(data['topic'])
     cells = zip(topic.describe(row), topic.HEAD)
     return ', '.join(f'{head}: {cell}' if cell.isdigit() else cell for cell, head in cells if cell)
 
 
 def picture(data: Record) -> Figure:
-    """The figure of a record."""
+    """Returns the figure that shows a record."""
     import matplotlib
     from matplotlib import pyplot, ticker
 
@@ -100,7 +101,7 @@ def picture(data: Record) -> Figure:
 
 
 def labels(axes: Any) -> list[Any]:
-    """The visible texts of the axes."""
+    """Returns the visible texts of the axes."""
     from matplotlib.text import Text
 
     found = [child for child in axes.get_children() if isinstance(child, Text)]
@@ -112,7 +113,8 @@ def labels(axes: Any) -> list[Any]:
 
 
 def faults(figure: Figure) -> list[str]:
-    """Labels that overlap, and labels and data that are cut off or outside of the axes."""
+    """Returns the labels that overlap, and the labels and data that are cut off or outside of the
+    axes."""
     figure.draw_without_rendering()
     texts = [
         text for axes in figure.axes for each in (axes, *axes.child_axes) for text in labels(each)
@@ -136,7 +138,7 @@ def faults(figure: Figure) -> list[str]:
 
 
 def holds(outer: Any, inner: Any, slack: float = 1) -> bool:
-    """Is the inner box of matplotlib within the outer one?"""
+    """Returns whether the inner box of matplotlib is within the outer one."""
     return bool(
         inner.xmin >= outer.xmin - slack
         and inner.ymin >= outer.ymin - slack

@@ -21,9 +21,9 @@ UNMEASURED = re.compile(
 
 
 def changes(text: str, unmeasured: bool = False) -> list[str]:
-    """The lines of code that a patch adds and removes, each preceded by the path of its file.
-    Messages, comments, context, line numbers and extra spaces are left out. If
-    `unmeasured` is set, files that match UNMEASURED are included."""
+    """Returns the lines of code that a patch adds and removes, each preceded by the path of its
+    file. Messages, comments, context, line numbers and extra spaces are left out. If `unmeasured`
+    is set, files that match UNMEASURED are included."""
     found, path, comment = [], '', False
     for line in text.partition('\n---\n')[2].splitlines():
         if line.startswith('diff --git '):
@@ -45,8 +45,8 @@ def changes(text: str, unmeasured: bool = False) -> list[str]:
 
 
 def code_of(topic: str, unmeasured: bool = False) -> str:
-    """A digest of the code that a topic's patches add and remove. It stays the same if the same
-    code is divided into patches in another way."""
+    """Returns a digest of the code that the topic's patches add and remove. It stays the same if
+    the same code is divided into patches in another way."""
     whole = hashlib.sha256()
     texts = [path.read_text() for path in patch_files(topic)]
     for line in sorted(line for text in texts for line in changes(text, unmeasured)):
@@ -55,7 +55,7 @@ def code_of(topic: str, unmeasured: bool = False) -> str:
 
 
 def config() -> str:
-    """A digest of the configurations of all guests' kernels."""
+    """Returns a digest of the configurations of all guests' kernels."""
     whole = hashlib.sha256()
     for path in sorted((GUEST / 'config').iterdir()):
         whole.update(path.name.encode() + path.read_bytes())
@@ -63,7 +63,7 @@ def config() -> str:
 
 
 def tools() -> dict[str, str]:
-    """{architecture: versions of QEMU and gcc} of the installed tools."""
+    """Returns {architecture: versions of QEMU and gcc} for the installed tools."""
     found = {}
     for machine in model.machines():
         version = '.'.join(map(str, found_version(machine)))
@@ -77,25 +77,25 @@ def tools() -> dict[str, str]:
 
 
 def below(name: str) -> dict[str, str]:
-    """{name: digest of its code} for the topic or posting `name`, and for all topics and postings
-    that are applied below it."""
+    """Returns {name: digest of its code} for the topic or posting `name`, and for all topics and
+    postings that are applied below it."""
     applied = topics.below(name) if '/' in name else topics.after(name)
     return {each: code_of(each) for each in (*applied, name)}
 
 
 def measured(topic: str) -> dict[str, object]:
-    """The fields `date` and `code` of a record, or of an entry of its `parts`."""
+    """Returns the fields `date` and `code` of a record, or of an entry of its `parts`."""
     return {'date': datetime.datetime.now(datetime.UTC).date().isoformat(), 'code': below(topic)}
 
 
 def of(topic: str) -> dict[str, object]:
-    """The fields `date`, `code`, `config` and `tools` of a record."""
+    """Returns the fields `date`, `code`, `config` and `tools` of a record."""
     return {**measured(topic), 'config': config(), 'tools': tools()}
 
 
 def mark(data: dict[str, Any]) -> str:
-    """The text below the table that names the rows measured with older code; empty if there are
-    none."""
+    """Returns the text below the table that names the rows measured with older code. The text is
+    empty if there are none."""
     now, parts = below(data['topic']), data.get('parts', {})
     commands = sorted({row.get('command', '') for row in data.get('rows', [])}) or ['']
     stale: dict[str, list[str]] = {}

@@ -34,7 +34,8 @@ def quick_topic(topic: str) -> str:
 
 
 def key_of(topic: str, bench: Bench) -> str:
-    """A digest of what the figures depend on: both kernels, the program, the benchmark."""
+    """Returns a digest of all inputs of the figures: both kernels, the program and the
+    benchmark."""
     module = topics.benchmark(topic)
     arch, flavour, program = module.QUICK
     # Check out the base first. Its build begins with copies of the patched kernel's objects, and
@@ -55,7 +56,7 @@ def key_of(topic: str, bench: Bench) -> str:
 
 
 def settled(rows: Sequence[Row]) -> bool:
-    """Do all boots agree on which kernel is faster? Rows of at most 50 ms are ignored,
+    """Returns whether all boots agree on which kernel is faster. Rows of at most 50 ms are ignored,
     as one timer tick changes them noticeably."""
     timed = [row for row in rows if row['unit'] == 's' and row['base'] > 0.05]
     return all((row['min'] > 1) == (row['max'] > 1) for row in timed)

@@ -13,8 +13,8 @@ COVER_ROWS, COVER_COLUMNS = 16, 75  # the limits of a table in a mail
 
 
 def better(row: Row) -> float:
-    """The sort key of rows: the ratio of a regression, and 1 for all other rows. Regressions come
-    first; the other rows stay in the order of the record."""
+    """Returns the key by which rows are sorted: the ratio of a regression, or 1 for any other row.
+    Regressions come first. The other rows stay in the order of the record."""
     base, patched = row.get('base'), row.get('patched')
     if row['ratio'] is None or base is None:
         return 1
@@ -39,8 +39,8 @@ def ratio(value: float | None, infinite: str = '-') -> str:
 
 
 def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]]:
-    """(column titles, [cells of a row]) for all rows of the record, or only for the rows of the
-    cover letter."""
+    """Returns (column titles, [cells of each row]). The rows are all rows of the record, or only
+    those of the cover letter if `cover` is set."""
     topic = topics.benchmark(data['topic'])
     rows = sorted(data['rows'], key=better)
     head = [*topic.HEAD, 'base', 'patched', 'ratio']
@@ -66,19 +66,20 @@ def cells(data: Record, cover: bool = False) -> tuple[list[str], list[list[str]]
 
 
 def is_text(column: int, lines: list[list[str]]) -> bool:
-    """Does the column contain text? Text is left-aligned, numbers are right-aligned."""
+    """Returns whether the column contains text. Text is left-aligned, and numbers are
+    right-aligned."""
     found = [line[column] for line in lines if line[column] not in ('', '-')]
     return not all(re.match(r'[\d.]', cell) for cell in found)
 
 
 def disagree(row: Row) -> bool:
-    """Is the row in seconds, and do its boots disagree on which kernel is faster?"""
+    """Returns whether the row is in seconds and its boots disagree on which kernel is faster."""
     several = row['unit'] == 's' and row.get('runs', 1) > 1 and row['min'] is not None
     return several and row['min'] <= 1 and (row['max'] is None or row['max'] >= 1)
 
 
 def aligned(head: list[str], lines: list[list[str]]) -> str:
-    """The lines of a table of text."""
+    """Returns the text of a table with aligned columns."""
     widths = [max(len(line[column]) for line in [head, *lines]) for column in range(len(head))]
     left = [is_text(column, lines) for column in range(len(head))]
     return '\n'.join(
@@ -108,7 +109,7 @@ def text(data: Record, cover: bool = False) -> str:
 
 
 def outside(row: Row) -> bool:
-    """Is the ratio outside of the range from the row's min to its max?"""
+    """Returns whether the row's ratio is outside of the range from its min to its max."""
     least, ratio, most = (
         math.inf if row[key] is None else row[key] for key in ('min', 'ratio', 'max')
     )
@@ -116,7 +117,7 @@ def outside(row: Row) -> bool:
 
 
 def cover_faults(data: Record) -> list[str]:
-    """Reasons why the cover letter's table does not fit into a mail."""
+    """Returns the reasons why the cover letter's table does not fit into a mail."""
     lines = text(data, cover=True).split('\n\n')[0].splitlines()
     wide = [line for line in lines if len(line) > COVER_COLUMNS]
     faults = [f'{len(line)} columns: {line}' for line in wide]

@@ -17,8 +17,9 @@ ROOT = BUILD / 'alone'
 
 
 def split(name: str) -> tuple[list[str], list[str]]:
-    """(parts that it is based on, own parts) of a topic or a posting, in the order in which they
-    apply. A part is a posting or a topic without postings: see topics.parts_of()."""
+    """Returns (the parts below, own parts) of a topic or a posting, in the order in which they
+    apply. The parts below are those that it is based on. A part is a posting or a topic without
+    postings: see topics.parts_of()."""
     own = [name] if '/' in name else topics.parts_of(name)
     return [part for part in topics.below(own[0]) if part not in own], own
 
@@ -41,8 +42,9 @@ def commits(*groups: Sequence[str]) -> list[str]:
 
 
 def trees(name: str) -> Trees:
-    """The trees of the two kernels of a topic or a posting. All topics use the same folders, so
-    make compiles only what differs from the topic that was measured before."""
+    """Returns the trees of the two kernels with which a topic or a posting is measured. All topics
+    use the same folders, so make compiles only the files that differ from the topic measured
+    before."""
     below, own = split(name)
     base = Tree('base', ROOT / 'base', begins_as=PATCHED) if below else BASE
     patched = Tree('patched', ROOT / 'patched', begins_as=PATCHED)

@@ -21,7 +21,7 @@ from kit.process import say, step
 from kit.source.git import git, try_git
 
 CONFIGS = GUEST / 'config'
-# these test modules run for minutes when loaded; built in, they would delay init
+# these test modules run for minutes when loaded; if built in, they would delay init
 LONG_TESTS = ('TEST_VMALLOC',)
 FLAVOURS = 'plain', 'debug', 'trace', 'kcsan'  # +NAME adds ARCH+NAME.config
 
@@ -31,8 +31,8 @@ Fragments = list[tuple[Path, Symbols]]
 
 
 def parts_of(flavour: str) -> tuple[str, list[str], list[str] | None]:
-    """(name, [variants], [suites]) of a flavour. Without an @ in the flavour, the third value is
-    None: the topics then choose the suites."""
+    """Returns (name, [variants], [suites]) of a flavour. Without an @ in the flavour, the third
+    value is None: the topics then choose the suites."""
     flavour, at, suites = flavour.partition('@')
     name, *variants = flavour.split('+')
     if name not in FLAVOURS:
@@ -41,7 +41,7 @@ def parts_of(flavour: str) -> tuple[str, list[str], list[str] | None]:
 
 
 def read(file: Path) -> Symbols:
-    """{symbol: value} from a file with lines CONFIG_NAME=value."""
+    """Returns {symbol: value} from a file with lines CONFIG_NAME=value."""
     wanted = {}
     for number, line in enumerate(file.read_text().splitlines(), 1):
         line = line.split('#')[0].strip()
@@ -54,7 +54,7 @@ def read(file: Path) -> Symbols:
 
 
 def fragments(machine: Machine, flavour: str, src: Path) -> Fragments:
-    """[(file, {symbol: value})] of a flavour. Later fragments override earlier ones."""
+    """Returns [(file, {symbol: value})] of a flavour. Later fragments override earlier ones."""
     (flavour, variants, suites), arch = parts_of(flavour), machine.arch
     # the variant's file for this architecture or, if there is none, for all architectures
     named = [
@@ -78,7 +78,8 @@ def fragments(machine: Machine, flavour: str, src: Path) -> Fragments:
 
 
 def of_suites(machine: Machine, src: Path, suites: Iterable[str], *names: str) -> Fragments:
-    """[(file, {symbol: value})] of the files with these names in the suites' folders."""
+    """Returns [(file, {symbol: value})] for the files with these names in the folders of the
+    suites."""
     files = [src / 'tools/testing/selftests' / suite / name for suite in suites for name in names]
     return [
         (
@@ -95,7 +96,7 @@ def of_suites(machine: Machine, src: Path, suites: Iterable[str], *names: str) -
 
 
 def known_symbols(src: Path, symbols: Collection[str]) -> set[str]:
-    """Those of the symbols that a Kconfig file of the tree defines."""
+    """Returns those of the given symbols that a Kconfig file of the tree `src` defines."""
     if not symbols:
         return set()
     pattern = rf'^[[:space:]]*(menu)?config ({"|".join(symbols)})$'
@@ -120,7 +121,8 @@ def generate(machine: Machine, folder: Path, src: Path, symbols: Symbols, *more:
 
 
 def inputs(machine: Machine, src: Path, asked: Fragments) -> str:
-    """A digest of the inputs of a .config: Kconfig files, requested symbols, the compiler."""
+    """Returns a digest of all inputs of a .config: Kconfig files, requested symbols and the
+    compiler."""
     kconfig = '*Kconfig*', 'scripts/kconfig', 'Makefile', 'arch/*/Makefile'
     return stamp_of(
         machine, git('ls-files', '-s', '--', *kconfig, cwd=src), state(src, *kconfig), asked

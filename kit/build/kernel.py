@@ -52,7 +52,8 @@ def copy_kernel(machine: Machine, from_folder: Path, to_folder: Path) -> None:
 
 
 def has_stamp(folder: Path, stamp: str) -> bool:
-    """Was the kernel in the folder built from the inputs with this stamp? See asked()."""
+    """Returns whether the kernel in the folder was built from the inputs with this stamp: see
+    asked()."""
     file = folder / '.stamp'
     return file.exists() and file.read_text() == stamp
 
@@ -68,8 +69,8 @@ def keep(machine: Machine, flavour: str, tree: Tree) -> None:
 
 
 def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
-    """(C code to include before each file, stamp). The stamp is a digest of all inputs of a kernel.
-    It does not depend on the names of folders."""
+    """Returns (C code to include before each file, stamp). The stamp is a digest of all inputs of a
+    kernel. It does not depend on the names of folders."""
     src = source(tree)
     header = CONFIGS / f'{machine.arch}-{parts_of(flavour)[0]}.h'
     extra = header.read_text() if header.exists() else ''
@@ -167,5 +168,5 @@ def main(arch: str, flavour: str, tree: str) -> Path:
 
 
 def stamp(machine: Machine, flavour: str, tree: Tree) -> str:
-    """The stamp of a built kernel."""
+    """Returns the stamp with which the kernel was built."""
     return (tree.out(machine.arch, flavour) / '.stamp').read_text()

@@ -28,7 +28,7 @@ def module(machine: Machine, flavour: str, tree: Tree, file: Path, made: Path) -
 
 
 def file_name(topic: str, name: str) -> str:
-    """The reproducer's file name in the guest."""
+    """Returns the reproducer's file name in the guest."""
     folder = SERIES / topic / 'reproduce'
     if (folder / f'{name}.c').exists():
         return name

@@ -21,8 +21,9 @@ LIBRARIES = {'vfio': ('libuuid.a', 'uuid-dev')}
 
 
 def suite_of(tree: Tree, program: str) -> tuple[str, str] | None:
-    """(suite, program) of SUITE/PROGRAM; None if no suite is found. A suite is a folder with a
-    Makefile: the suite of kvm/arm64/NAME is kvm, and its program is arm64/NAME."""
+    """Returns (suite, program) for the text SUITE/PROGRAM, or None if there is no such suite. A
+    suite is a folder with a Makefile: the suite of kvm/arm64/NAME is kvm, and its program is
+    arm64/NAME."""
     words = program.split('/')
     for count in range(len(words) - 1, 0, -1):
         suite = '/'.join(words[:count])
@@ -32,7 +33,7 @@ def suite_of(tree: Tree, program: str) -> tuple[str, str] | None:
 
 
 def has(tree: Tree, program: str) -> bool:
-    """Does the tree have the program's source?"""
+    """Returns whether the tree has the source of the program."""
     found = suite_of(tree, program)
     if not found:
         return False
@@ -42,10 +43,10 @@ def has(tree: Tree, program: str) -> bool:
 def goals_of(
     machine: Machine, tree: Tree, suite: str, folder: Path, wanted: Iterable[str]
 ) -> list[str]:
-    """The goals of make for a suite. If [programs] of a topic.toml names the suite, only the
-    programs that it lists are built. If [suites] names the suite, it is built whole. Of any other
-    suite, only the wanted programs are built, as the suite may be large, or need libraries that a
-    cross compiler lacks."""
+    """Returns the goals of make for a suite. If [programs] of a topic.toml names the suite, only
+    the programs that it lists are built. If [suites] names the suite, it is built whole. Of any
+    other suite, only the wanted programs are built, as the suite may be large, or need libraries
+    that a cross compiler lacks."""
     if named := topics.programs(suite):
         return [
             str(folder / program)
@@ -58,9 +59,9 @@ def goals_of(
 
 
 def library_of(machine: Machine, suite: str) -> tuple[str, str]:
-    """(words for the compiler, words for the linker) with which both find the library that the
-    suite needs. Both are empty if the compiler has the library. Otherwise, which is usual for a
-    cross compiler, the library's Debian package is unpacked below build/."""
+    """Returns (words for the compiler, words for the linker) with which both find the library that
+    the suite needs. Both are empty if the compiler has the library. A cross compiler usually lacks
+    it. In that case, the library's Debian package is unpacked below build/."""
     if suite not in LIBRARIES:
         return '', ''
     (name, package), arch = LIBRARIES[suite], machine.debian_arch
@@ -78,7 +79,8 @@ def library_of(machine: Machine, suite: str) -> tuple[str, str]:
 def suite_command(
     machine: Machine, tree: Tree, suite: str, folder: Path, *goals: Word
 ) -> tuple[list[Word], Environment]:
-    """(command, environment) of make in the suite's folder. The headers have been installed."""
+    """Returns (command, environment) with which make builds the goals in the suite's folder. The
+    headers have been installed."""
     headers, target = folder / 'headers', folder / suite
     command, env = make(machine, headers, source(tree) / BELOW / suite, *goals)
     include, library = library_of(machine, suite)
@@ -104,7 +106,7 @@ def install_headers(machine: Machine, tree: Tree, folder: Path) -> None:
 
 
 def sources_of(machine: Machine, tree: Tree) -> str:
-    """A digest of the sources of programs and installed headers."""
+    """Returns a digest of the sources of programs and installed headers."""
     return state(
         source(tree),
         BELOW,
@@ -115,8 +117,9 @@ def sources_of(machine: Machine, tree: Tree) -> str:
 
 
 def forget_old_headers(sources: Path, target: Path) -> None:
-    """Deletes objects that were built with a header that the tree no longer has, as earlier patches
-    have not. Otherwise, make would report that it has no rule to make the header."""
+    """Deletes objects that were built with a header that the tree does not have, for example
+    because an earlier patch is checked out. Otherwise, make would fail, as it has no rule to make
+    the header."""
     for path in target.rglob('*.d'):
         headers = re.findall(r'\S+\.h(?=\s)', path.read_text())
         if not all((sources / header).exists() for header in headers):

@@ -34,9 +34,9 @@ class Tree:
         return self.root / 'linux'
 
     def out(self, arch: str, flavour: str) -> Path:
-        """The kernel's build folder. The flavours NAME@SUITE of all suites (kit/build/config.py)
-        share one folder: from one suite to the next, kbuild compiles only the objects that depend
-        on a changed symbol."""
+        """Returns the folder in which the kernel is built. The flavours NAME@SUITE of all suites
+        (kit/build/config.py) share one folder. From one suite to the next, kbuild compiles only the
+        objects that depend on a changed symbol."""
         name, at, _ = flavour.partition('@')
         return self.root / 'build' / f'{arch}-{name}{at and "-kselftest"}'
 
@@ -62,7 +62,7 @@ OURS = Trees(BASE, PATCHED, PATCHED)
 
 
 def bisected(arch: str) -> Tree:
-    """The tree in which commits are compiled one by one for the architecture."""
+    """Returns the tree in which commits are compiled one by one for the architecture."""
     return Tree(f'bisect-{arch}', BUILD / 'bisect' / arch)
 
 
@@ -89,7 +89,8 @@ KBUILD_OUTPUT KCONFIG_CONFIG MAKEFLAGS GNUMAKEFLAGS MAKELEVEL
 
 
 def make(machine: Machine, folder: Path, src: Path, *goals: Word) -> tuple[list[Word], Environment]:
-    """(command, environment) of make in the tree, for a reproducible build."""
+    """Returns (command, environment) of a make in `folder` that builds the source `src`
+    reproducibly."""
     if not shutil.which(machine.gcc):
         raise KitError(f'{machine.gcc} is missing: make deps')
     env: Environment = {
@@ -120,7 +121,7 @@ def make(machine: Machine, folder: Path, src: Path, *goals: Word) -> tuple[list[
 
 
 def release(tree: Tree) -> str:
-    """VERSION.PATCHLEVEL.SUBLEVEL of the tree's Makefile."""
+    """Returns VERSION.PATCHLEVEL.SUBLEVEL of the tree's Makefile."""
     text = (source(tree) / 'Makefile').read_text()
     words = ('VERSION', 'PATCHLEVEL', 'SUBLEVEL')
     found = dict(re.findall(r'^(\w+) = (\d+)$', text, re.M))
@@ -128,7 +129,8 @@ def release(tree: Tree) -> str:
 
 
 def state(src: Path, *paths: str) -> str:
-    """A digest of HEAD and of all uncommitted changes in a source tree, or in some paths of it."""
+    """Returns a digest of HEAD and of all uncommitted changes in a source tree. If `paths` are
+    given, only these paths are included."""
     unlocked = {'GIT_OPTIONAL_LOCKS': '0'}  # do not lock a user's tree
     digest = hashlib.sha256()
     digest.update(git('ls-tree', 'HEAD', '--', *paths, cwd=src, env=unlocked).encode())
@@ -143,7 +145,7 @@ def state(src: Path, *paths: str) -> str:
 
 
 def stamp_of(machine: Machine, *inputs: object) -> str:
-    """A digest of the inputs of a build and of the compiler."""
+    """Returns a digest of the inputs of a build and of the compiler."""
     compiler = shutil.which(machine.gcc)
     stat = os.stat(compiler) if compiler else None
     identity = stat and (stat.st_size, stat.st_mtime_ns)

@@ -59,7 +59,7 @@ READING = {
 
 
 def compiling_lane(arch: str, full: bool) -> Lane:
-    """The lane of the checks that compile for an architecture: {NAME-ARCH: check}."""
+    """Returns {NAME-ARCH: check}, the lane of the checks that compile for an architecture."""
     checks = {
         'configs': compiling.configs,
         'compile': compiling.small,
@@ -74,8 +74,8 @@ def compiling_lane(arch: str, full: bool) -> Lane:
 
 
 def lanes(full: bool = False) -> list[Lane]:
-    """All lanes. The longest lane is last: the main thread runs it, and also handles signals and
-    shows progress."""
+    """Returns all lanes. The longest lane is last: the main thread runs it, and also handles
+    signals and shows progress."""
     return [
         OWN,
         READING,
@@ -84,7 +84,7 @@ def lanes(full: bool = False) -> list[Lane]:
 
 
 def outcome(function: Check) -> tuple[str, str]:
-    """(passed, failed or skipped; findings) of a check."""
+    """Runs a check and returns (word, findings). The word is passed, failed or skipped."""
     try:
         function()
     except Failed as error:
@@ -113,7 +113,7 @@ def run_lane(lane: Lane) -> Words:
 
 
 def give_way(lane: Lane) -> Words:
-    """run_lane() in this thread, with a lower priority than the longest lane."""
+    """Calls run_lane() in this thread, with a lower priority than the longest lane."""
     os.nice(5)
     return run_lane(lane)
 

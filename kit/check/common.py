@@ -65,12 +65,13 @@ class Series:
             below = tip
 
     def present(self, *suffixes: str) -> list[str]:
-        """Touched files that exist in the last commit."""
+        """Returns the touched files that exist in the last commit and end with one of the
+        suffixes."""
         gone = touched('base', self.last, '--diff-filter=D')
         return [path for path in self.files if path.endswith(suffixes) and path not in gone]
 
     def kernel_files(self, files: Iterable[str]) -> list[str]:
-        """The C files of the kernel itself among these files."""
+        """Returns those of the files that are C files of the kernel itself."""
         others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
         return [path for path in files if path.endswith('.c') and not path.startswith(others)]
 
@@ -81,7 +82,7 @@ def of_linux() -> Series:
 
 
 def series() -> Series:
-    """The applied series. The first call applies it; later calls return the same object."""
+    """Returns the applied series. The first call applies it; later calls return the same object."""
     with ONE_AT_A_TIME:
         return of_linux()
 
@@ -108,7 +109,7 @@ def each(function: Callable[[A], B], items: Iterable[A]) -> list[B]:
 
 
 def new_lines(base: Iterable[str], tip: Iterable[str]) -> list[str]:
-    """Findings in tip that base lacks, ignoring line numbers."""
+    """Returns the findings in `tip` that `base` lacks, ignoring line numbers."""
 
     def plain(line: str) -> str:
         return re.sub(r':\d+(:\d+)?(?=[: ])', '', line)
@@ -123,8 +124,8 @@ def new_lines(base: Iterable[str], tip: Iterable[str]) -> list[str]:
 
 
 def arch_of(path: str) -> str:
-    """The architecture for which this file is built: GENERIC for generic code. For an architecture
-    without a guest, the name of its folder in arch/."""
+    """Returns the architecture for which the file is built, or GENERIC for generic code. For an
+    architecture without a guest, returns the name of its folder in arch/."""
     guests = {machine.source_arch: machine.arch for machine in machines()}
     for folder, arch in guests.items():
         if path.startswith((f'arch/{folder}/', f'tools/testing/selftests/{folder}/')):
@@ -133,8 +134,8 @@ def arch_of(path: str) -> str:
 
 
 def remember(*what: object) -> str:
-    """A digest of a check's inputs. A check that has passed is skipped while this digest stays the
-    same."""
+    """Returns a digest of a check's inputs. A check that has passed is skipped while this digest
+    stays the same."""
     return hashlib.sha256(repr(what).encode()).hexdigest()
 
 

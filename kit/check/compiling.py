@@ -46,21 +46,22 @@ USERS = 40
 
 
 def linux_of(arch: str) -> Path:
-    """Where the architecture's commits are checked out one by one."""
+    """Returns the folder in which the architecture's commits are checked out one by one."""
     return bisected(arch).linux
 
 
 @functools.cache
 def flavour_of(arch: str) -> str:
-    """The flavour in which patches are compiled. `make test` boots it, so that its last kernel is
-    built only once. It is `plain` if possible."""
+    """Returns the flavour in which patches are compiled for the architecture. `make test` boots
+    this flavour, so the kernel of the last patch is built only once. It is `plain` if possible."""
     flavours = [boot.flavour for boot in plan.chosen(arch=arch)] or ['plain']
     return 'plain' if 'plain' in flavours else flavours[0]
 
 
 def sources(commit: str, arch: str) -> list[str]:
-    """Lines of git ls-tree for the files that a build of the commit for the architecture reads.
-    They omit documentation, tests, and the folders of other guests' architectures in arch/."""
+    """Returns lines of git ls-tree for the files that a build of the commit for the architecture
+    reads. They omit documentation, tests, and the folders of other guests' architectures in
+    arch/."""
     others = {f'arch/{other.source_arch}' for other in machines()} - {
         f'arch/{machine(arch).source_arch}'
     }
@@ -76,7 +77,7 @@ def sources(commit: str, arch: str) -> list[str]:
 
 
 def build_key(commit: str, arch: str) -> str:
-    """A digest of all inputs of the commit's kernel: see remember()."""
+    """Returns a digest of all inputs of the commit's kernel: see remember()."""
     settings = [GUEST / f'{arch}.toml', *sorted((GUEST / 'config').iterdir())]
     configs = topics.config([arch, flavour_of(arch), f'{arch}-{flavour_of(arch)}'])
     return remember(
@@ -89,7 +90,8 @@ def build_key(commit: str, arch: str) -> str:
 
 
 def gcc_says(log: Path, arch: str) -> list[str]:
-    """Warnings and errors of gcc and sparse in a log, with paths relative to the kernel's tree."""
+    """Returns the warnings and errors of gcc and sparse in a log, with paths relative to the
+    kernel's tree."""
     lines = [
         re.sub(r'^(\.\./)+linux/', '', line.replace(f'{linux_of(arch)}/', ''))
         for line in log.read_text(errors='replace').splitlines()
@@ -102,20 +104,20 @@ def subject(commit: str) -> str:
 
 
 def archs_of(topic: str) -> list[str]:
-    """The architectures for which a topic's patches must compile: those of the files that it
-    touches, and GENERIC."""
+    """Returns the architectures for which the topic's patches must compile: those of the files that
+    it touches, and GENERIC."""
     return sorted({GENERIC, *map(arch_of, series().topic_files[topic])} & set(archs()))
 
 
 def header_name(path: str) -> str:
-    """The name by which files include the header."""
+    """Returns the name by which files include the header at this path."""
     return re.sub(r'^(arch/\w+/)?include/', '', path)
 
 
 @functools.cache
 def users() -> dict[str, list[str]]:
-    """{header: C files of the last commit that include it} for kernel headers that the series
-    touches."""
+    """Returns {header: C files of the last commit that include it} for the kernel headers that the
+    series touches."""
     names = {
         header_name(path)
         for path in series().files
@@ -131,16 +133,17 @@ def users() -> dict[str, list[str]]:
 
 
 def users_of(headers: Iterable[str]) -> list[str]:
-    """C files that include one of the headers: at most USERS for each header."""
+    """Returns C files that include one of the headers, at most USERS for each header."""
     return [path for header in headers for path in users().get(header_name(header), [])[:USERS]]
 
 
 def objects_of(
     topic: str, commit: str, below: str, arch: str, changed: Sequence[str] = ()
 ) -> list[str]:
-    """The objects to compile for a patch. They are those of the C files that its topic touches (or
-    of the files in `changed`, if given). If the patch touches a header, objects of files that
-    include it are added. Objects that the build of the last commit did not make are left out."""
+    """Returns the objects to compile for a patch. They are those of the C files that its topic
+    touches (or of the files in `changed`, if given). If the patch touches a header, objects of
+    files that include it are added. Objects that the build of the last commit did not make are left
+    out."""
     headers = [path for path in touched(below, commit) if path.endswith('.h')]
     files = {*series().kernel_files(changed or series().topic_files[topic]), *users_of(headers)}
     folder = bisected(arch).out(arch, flavour_of(arch))
@@ -149,8 +152,8 @@ def objects_of(
 
 
 def made_by_its_folder(folder: Path, name: str) -> bool:
-    """Was NAME.o built by the Makefile of the folder that it is in? A Makefile of another folder,
-    as for hyp/vhe/../exception.o, uses other flags."""
+    """Returns whether the Makefile of the folder that contains NAME.o built it. The Makefile of
+    another folder, as for hyp/vhe/../exception.o, uses other flags."""
     command = folder / Path(name).parent / f'.{Path(name).name}.o.cmd'
     return command.exists() and command.read_text().startswith(f'savedcmd_{name}.o ')
 
@@ -288,8 +291,8 @@ def warnings(arch: str, full: bool = False) -> None:
 
 
 def machine_of(config: Compile) -> Machine:
-    """The machine of the guest, with `kernel_arch` and `cross_compile` of the small configuration
-    if it sets them."""
+    """Returns the machine of the guest. If the small configuration sets `kernel_arch` or
+    `cross_compile`, the machine has these values."""
     found = machine(config.arch)
     return replace(
         found,
@@ -330,8 +333,8 @@ def compile_touched(
 
 
 def unresolved(folder: Path, objects: Sequence[str], guest: Machine, commit: str) -> list[str]:
-    """Errors that only linking would show: modules that use unexported symbols, 64-bit divisions on
-    32-bit kernels."""
+    """Returns errors that only linking would show: modules that use unexported symbols, and 64-bit
+    divisions on 32-bit kernels."""
     found = []
     for path in filter(lambda each: (folder / each).exists(), objects):
         names = result(
@@ -358,13 +361,13 @@ def unresolved(folder: Path, objects: Sequence[str], guest: Machine, commit: str
 
 @functools.cache
 def exported_symbols(commit: str) -> set[str]:
-    """All names that the commit exports."""
+    """Returns the names of all symbols that the commit exports."""
     lines = git('grep', '-hF', 'EXPORT_', commit, '--', '*.[chS]')
     return set(re.findall(r'EXPORT\w*SYMBOL\w*\((\w+)', lines))
 
 
 def files_for(config: Compile) -> list[str]:
-    """The C files of a topic that its small configuration compiles."""
+    """Returns the C files of a topic that its small configuration compiles."""
     return [
         path
         for path in series().kernel_files(series().topic_files[config.topic])
@@ -377,9 +380,9 @@ def files_for(config: Compile) -> list[str]:
 
 
 def commits_for(config: Compile, full: bool) -> list[str]:
-    """The commits to compile in a small configuration: only the last commit. With FULL=1, all
-    commits of the configuration's topic and of later topics, unless the configuration itself is
-    only for FULL=1."""
+    """Returns the commits to compile in a small configuration: by default, only the last commit.
+    With FULL=1, they are all commits of the configuration's topic and of later topics. This does
+    not apply to a configuration that is itself only for FULL=1."""
     if not full or config.full:
         return [series().last]
     first = list(series().tips).index(config.topic)
@@ -423,7 +426,7 @@ def small(arch: str, full: bool = False) -> None:
 
 
 def undefined_symbols(arch: str, flavour: str) -> set[str]:
-    """Requested symbols that no Kconfig file defines."""
+    """Returns the requested symbols that no Kconfig file defines."""
     src = linux_of(arch)
     asked = {
         symbol

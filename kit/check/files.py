@@ -24,7 +24,7 @@ PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'soak', 'clients', 'Makefi
 
 
 def own_files() -> list[Path]:
-    """The repository's own files, without patches."""
+    """Returns the repository's own files, without patches."""
     names = result(['git', 'ls-files', '-co', '--exclude-standard'], cwd=TOP)
     if names.returncode:  # an unpacked archive
         names = result(
@@ -75,14 +75,15 @@ def shell() -> None:
 
 
 def has_columns(name: Path, line: str) -> bool:
-    """Does the limit of columns apply to the line? Tables may be wider."""
+    """Returns whether the limit of columns applies to the line. Tables may be wider."""
     if name.suffix == '.md':
         return not line.startswith('|')
     return name.suffix in ('.toml', '.config', '.sh') or name.name in ('run', 'init')
 
 
 def without_records(text: str) -> str:
-    """The text of a page, with each line of its recorded tables replaced by an empty line."""
+    """Returns the text of a page, with each line of its recorded tables replaced by an empty
+    line."""
     return re.sub(
         '<!-- (bench|front).*?<!-- end -->',
         lambda found: '\n' * found[0].count('\n'),
@@ -92,7 +93,8 @@ def without_records(text: str) -> str:
 
 
 def faults_of(name: Path) -> list[str]:
-    """Forbidden contents of a file."""
+    """Returns a fault for each line of the file with forbidden contents, and for a missing
+    licence."""
     text, faults = text_of(name), []
     program = (
         name.parts[0] in PROGRAMS

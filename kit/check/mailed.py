@@ -105,7 +105,7 @@ def parsed(mails: Sequence[Mail]) -> list[EmailMessage]:
 
 
 def faults_of_one(mail: EmailMessage, recipients: list[str], data: bytes) -> list[str]:
-    """Faults that any mail can have."""
+    """Returns the faults of a mail that any mail can have."""
     what, faults = mail['Subject'], []
     shown = {
         name: [address for _, address in getaddresses(mail.get_all(name, []))]
@@ -132,13 +132,14 @@ def is_signed(data: bytes) -> bool:
 
 
 def has_letter(part: str) -> bool:
-    """Is the letter a mail of its own? In a posting of one patch, b4 puts the letter below the
-    message of the patch."""
+    """Returns whether the letter of a posting is a mail of its own. In a posting of one patch, b4
+    puts the letter below the message of the patch."""
     return not is_single(part) and len(patch_files(part)) > 1
 
 
 def faults_of(part: str, mails: Sequence[Mail]) -> list[str]:
-    """What is wrong with the mails of this part: a posting, or a patch that is mailed alone."""
+    """Returns the faults of the mails of this part. A part is a posting, or a patch that is mailed
+    alone."""
     if not mails:
         return ['a mail is missing']
     letter = None if is_single(part) else cover.read(part)
@@ -184,7 +185,8 @@ def divided(mails: Sequence[Mail]) -> dict[str, list[list[Mail]]]:
 
 
 def applied(made: Tips, files: dict[str, list[Path]]) -> list[str]:
-    """Faults of the trees that result from applying the mails, one part after the other."""
+    """Returns the faults of the trees that result from applying the mails, one part after the
+    other."""
     faults: list[str] = []
     git('checkout', '-q', '--force', '--detach', 'base', cwd=BOX_LINUX)
     for part, tip in made.items():

@@ -121,8 +121,8 @@ def maintainers() -> None:
 
 
 def self_test(kind: str, text: str) -> list[str]:
-    """get_maintainer's findings in this text of MAINTAINERS. The self-test takes no path, so the
-    text replaces the file."""
+    """Returns get_maintainer's findings in this text of MAINTAINERS. The self-test takes no path,
+    so the text replaces the file."""
     (READ / 'MAINTAINERS').write_text(f'{text.rstrip()}\n')
     done = result(['perl', 'scripts/get_maintainer.pl', f'--self-test={kind}'], cwd=READ)
     return (done.stdout + done.stderr).splitlines()

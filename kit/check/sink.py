@@ -55,7 +55,7 @@ class Sink(socketserver.ThreadingTCPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def configuration(self) -> str:
-        """The text of a git configuration that sends mail to this server."""
+        """Returns the text of a git configuration that sends mail to this server."""
         return (
             f'[sendemail]\n smtpServer = 127.0.0.1\n smtpServerPort = '
             f'{self.server_address[1]}\n smtpEncryption =\n'

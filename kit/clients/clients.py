@@ -35,7 +35,7 @@ Figures = dict[tuple[str, str], float]  # {(case, metric): figure} of a boot
 
 
 def figures_of(said: verdict.Report) -> Figures:
-    """The figures in the output of each case."""
+    """Returns {(case, metric): figure} from the output of each case."""
     return {
         (test.arguments, found[1]): float(found[2])
         for test, lines in zip(said.tests, said.output)
@@ -81,7 +81,8 @@ def boot(
 def rows_of(
     before: Sequence[Figures], after: Sequence[Figures], unit: str, **more: str
 ) -> list[Row]:
-    """A row for each figure that every boot has."""
+    """Returns a row for each figure that every boot has. `before` has the figures of the base's
+    boots, `after` those of the patched kernel's boots."""
     keys = [key for key in before[0] if all(key in figures for figures in (*before, *after))]
     found = []
     for key in keys:
@@ -91,7 +92,8 @@ def rows_of(
 
 
 def chosen(pattern: str, iommu: str) -> dict[str, Words]:
-    """{client: those of its cases that match the pattern}, if it runs behind the IOMMU."""
+    """Returns {client: its cases that match the pattern} for the clients that run behind the
+    IOMMU."""
     found = {
         name: tuple(case for case in client.cases if re.search(pattern, f'{name} {case}'))
         for name, client in settings().clients.items()

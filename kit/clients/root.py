@@ -22,7 +22,7 @@ LINKS = [(name, 0o120777, f'usr/{name}'.encode()) for name in ('lib', 'lib64')]
 
 
 def chosen(root: Path, names: Sequence[str]) -> list[Path]:
-    """The files that match the names, which may be patterns."""
+    """Returns the files below `root` that match the names, which may be patterns."""
     found: list[Path] = []
     for name in names:
         files = [path for path in sorted(root.glob(name)) if path.is_file()]
@@ -33,7 +33,8 @@ def chosen(root: Path, names: Sequence[str]) -> list[Path]:
 
 
 def with_libraries(root: Path, files: Sequence[Path]) -> list[Path]:
-    """The files, the targets of symbolic links, and all shared libraries that these need."""
+    """Returns the files, the targets of symbolic links, and all shared libraries that these files
+    need."""
     libraries = sorted(root.glob('usr/lib*/**/*.so*'), key=lambda path: -len(path.parts))
     known = {path.name: path for path in libraries}
     found: set[Path] = set()
@@ -64,7 +65,7 @@ def member(root: Path, path: Path) -> Member:
 
 
 def members(root: Path, files: Sequence[Path]) -> list[Member]:
-    """The files, and the folders that they are in."""
+    """Returns the files and the folders that contain them, as members of an archive."""
     folders = {folder for path in files for folder in path.relative_to(root).parents if folder.name}
     return [
         *((str(folder), 0o40755) for folder in folders),

@@ -23,7 +23,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Settings:
-    """clients/clients.toml."""
+    """The contents of clients/clients.toml."""
 
     suite: str
     guest: Options

@@ -32,7 +32,7 @@ ARCHIVE = BUILD / 'hardware' / 'hardware-x86_64.tar'
 
 
 def read_given(path: Path) -> str:
-    """The user's configuration."""
+    """Returns the text of the user's configuration."""
     if not path.is_file():
         raise KitError(f'{path}: no such file; CONFIG= names the configuration of your kernel')
     text = path.read_text(errors='replace')
@@ -42,7 +42,8 @@ def read_given(path: Path) -> str:
 
 
 def added(given: str, wanted: Symbols) -> Symbols:
-    """The wanted symbols. A wanted y is m if it is m in the user's configuration."""
+    """Returns the wanted symbols with their values. A value y becomes m if the symbol is m in the
+    user's configuration."""
     return {
         name: 'm' if value == 'y' and f'\nCONFIG_{name}=m\n' in given else value
         for name, value in wanted.items()
@@ -92,7 +93,8 @@ def package(machine: Machine, tree: Tree, given: str) -> tuple[Path, str]:
 
 
 def tables(jobs: Sequence[tuple[str, Job]]) -> tuple[str, str]:
-    """The files `jobs` and `rows` of the archive, for the script: fields with tabs between them."""
+    """Returns the contents of the files `jobs` and `rows` of the archive, which the script reads.
+    Their fields are separated by tabs."""
     found = [(number, *job) for number, job in enumerate(jobs, 1)]
     lines = [f'{number}\t{job.device}\t{topic}\t{job.command}\n' for number, topic, job in found]
     rows = [
@@ -104,7 +106,7 @@ def tables(jobs: Sequence[tuple[str, Job]]) -> tuple[str, str]:
 
 
 def code() -> str:
-    """Identifies the code of both kernels, in JSON without a single quote."""
+    """Returns JSON without a single quote that identifies the code of both kernels."""
     found = {topic: provenance.code_of(topic) for topic in topics.order()}
     return json.dumps({'series': found, 'base': release(OURS.base)})
 

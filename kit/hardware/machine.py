@@ -22,7 +22,7 @@ from kit.process import say
 
 Key = tuple[tuple[str, Any], ...]
 Pair = tuple[Row, Row, str]  # row of the record, the same row on the machine, device
-SAME = ('cpu', 'cpus', 'product', 'firmware', 'mitigations')  # for both kernels
+SAME = ('cpu', 'cpus', 'product', 'firmware', 'mitigations')  # equal for both kernels
 FACTS = (*SAME, 'memory_kib', 'nodes', 'command_line', 'thp', 'governor', 'version')
 
 
@@ -31,7 +31,7 @@ class Machine:
     path: Path
     series: dict[str, str]  # {topic: digest of the code that was measured}
     facts: dict[str, Row]  # {kernel: facts}
-    figures: dict[tuple[str, Key, str], dict[str, list[float]]]  # {(topic, row, device): {kernel:}}
+    figures: dict[tuple[str, Key, str], dict[str, list[float]]]  # by (topic, row, device), kernel
     units: dict[Key, str]
 
 
@@ -78,7 +78,7 @@ def check(machine: Machine, topic: str) -> None:
 
 
 def pairs(data: Record, machine: Machine) -> list[Pair]:
-    """The rows that both the record and the machine have; the largest regression of the machine
+    """Returns the rows that both the record and the machine have. The machine's largest regression
     comes first."""
     topic, found = topics.topic_of(data['topic']), []
     check(machine, topic)
@@ -100,7 +100,8 @@ def pairs(data: Record, machine: Machine) -> list[Pair]:
 
 
 def described(data: Record, row: Row, unit: str) -> list[str]:
-    """The cells that identify a row, which may contain its unit."""
+    """Returns the cells that identify the row. One of them may contain the row's unit, which is
+    replaced by `unit`."""
     cells: list[str] = topics.benchmark(data['topic']).describe(row)
     return [cell.replace(row['unit'], unit) if unit != 's' else cell for cell in cells]
 
@@ -110,7 +111,7 @@ def figures(row: Row) -> list[str]:
 
 
 def origin(data: Record, machine: Machine, found: list[Pair]) -> str:
-    """The machine, and what ran on it."""
+    """Returns a description of the machine and of the programs that ran on it."""
     facts, topic = machine.facts['patched'], topics.topic_of(data['topic'])
     devices = {device for *_, device in found}
     times = sorted({row['runs'] for _, row, _ in found})
@@ -129,7 +130,8 @@ def origin(data: Record, machine: Machine, found: list[Pair]) -> str:
 
 
 def text(data: Record, machine: Machine) -> str:
-    """The rows that both have, side by side, and the facts of the machine."""
+    """Returns a table of the rows that both the record and the machine have, and the facts of the
+    machine."""
     found = pairs(data, machine)
     head = [*topics.benchmark(data['topic']).HEAD, 'base', 'patched', 'ratio']
     head += ['machine: base', 'patched', 'ratio', 'min–max', 'unit']
@@ -149,7 +151,8 @@ def text(data: Record, machine: Machine) -> str:
 
 
 def paragraph(part: str, path: str) -> str:
-    """The paragraph and table for a posting's cover letter."""
+    """Returns the paragraph and the table for a posting's cover letter. `path` is the file of the
+    machine."""
     data, machine = measure.load(part) or measure.load(topics.topic_of(part)), load(Path(path))
     if not data:
         raise KitError(f'MACHINE={path}: {part} has no bench.json')
@@ -170,7 +173,8 @@ def paragraph(part: str, path: str) -> str:
 
 
 def in_letter(part: str, letter: tuple[str, str] | None, path: str) -> tuple[str, str]:
-    """The letter, with the machine's table before the costs."""
+    """Returns the letter with the machine's table before the costs. `path` is the file of the
+    machine."""
     if not letter:
         raise KitError(f'MACHINE={path}: {part} has no cover letter for the table')
     subject, text = letter
@@ -180,6 +184,7 @@ def in_letter(part: str, letter: tuple[str, str] | None, path: str) -> tuple[str
 
 
 def show(topic: str, machine: str = '') -> None:
-    """Prints the recorded table. machine: the file of a machine, whose figures stand beside it."""
+    """Prints the topic's recorded table. If `machine`, the file of a machine, is given, its figures
+    stand beside the recorded ones."""
     data = measure.load(topic) or fail(f'no record of topic {topic}: make bench TOPIC={topic}')
     print(text(data, load(Path(machine))) if machine else table.text(data))

@@ -16,7 +16,7 @@ die() {
 	exit 1
 }
 
-# The value of a setting: b of `a [b] c`
+# Prints the value of a setting: b if the file has `a [b] c`
 value_of() {
 	sed 's/.*\[\(.*\)\].*/\1/' "$1"
 }
@@ -65,7 +65,7 @@ bind() {
 	export BDF="$bdf" GROUP DEVICE
 }
 
-# "name": "text of the files"
+# Prints an entry of JSON, "NAME": "TEXT", with the text of the given files
 fact() {
 	name=$1 && shift
 	printf '"%s": "%s", ' "$name" \

@@ -11,8 +11,8 @@ from kit.process import result
 
 
 def says(paths: Sequence[Path], tree: Path, ignored: Iterable[str]) -> list[str]:
-    """checkpatch's findings in these patches. One process checks all of them, as
-    starting checkpatch takes as long as checking a small patch."""
+    """Returns checkpatch's findings in these patches. One process checks all of them, as starting
+    checkpatch takes as long as checking a small patch."""
     done = result(
         [
             'perl',
@@ -33,7 +33,7 @@ def says(paths: Sequence[Path], tree: Path, ignored: Iterable[str]) -> list[str]
 
 
 def findings(paths: Sequence[Path], tree: Path, *ignored: str) -> list[str]:
-    """checkpatch's findings in these patches, by the tree's checkpatch.pl. Two types are always
+    """Returns the findings of the tree's checkpatch.pl in these patches. Two types are always
     ignored. FILE_PATH_CHANGES: `make check` verifies that new files are in MAINTAINERS.
     UNKNOWN_COMMIT_ID: linux/ lacks the commits that Fixes: names."""
     types = ['FILE_PATH_CHANGES', 'UNKNOWN_COMMIT_ID', *ignored]

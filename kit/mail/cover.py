@@ -31,8 +31,8 @@ def path_of(part: str) -> Path:
 
 
 def read(part: str) -> tuple[str, str] | None:
-    """(subject, text) of the cover letter. In the text, the recorded table replaces @TABLE@. None
-    for a posting of one patch that has no letter."""
+    """Returns (subject, text) of the cover letter. In the text, the recorded table replaces
+    @TABLE@. Returns None for a posting of one patch that has no letter."""
     path = path_of(part)
     if not path.is_file():
         if '/' in part and len(patch_files(part)) == 1:
@@ -47,7 +47,7 @@ def read(part: str) -> tuple[str, str] | None:
 
 
 def subject(part: str) -> str:
-    """The subject of the posting's first mail."""
+    """Returns the subject of the posting's first mail."""
     path = path_of(part)
     if path.is_file():
         return path.read_text().partition('\n')[0].removeprefix('# ')
@@ -55,8 +55,8 @@ def subject(part: str) -> str:
 
 
 def results(part: str) -> str:
-    """The table of a cover letter. It comes from the posting's record or, if there is none, from
-    the topic's."""
+    """Returns the table of a cover letter. It comes from the posting's record or, if there is none,
+    from the topic's."""
     data = measure.load(part) or measure.load(topics.topic_of(part))
     if data:
         return table.text(data, cover=True)
@@ -69,12 +69,12 @@ def is_table(line: str) -> bool:
 
 
 def is_link(line: str) -> bool:
-    """Is the line a link? Links may be longer than COLUMNS."""
+    """Returns whether the line is a link. Links may be longer than COLUMNS."""
     return bool(re.fullmatch(r'\[\d+\] https:/[/]\S+', line))
 
 
 def faults(text: str) -> list[str]:
-    """Faults in the form of a posting's cover letter."""
+    """Returns the faults in the form of a posting's cover letter."""
     lines = text.rstrip('\n').split('\n')
     words = sum(len(line.split()) for line in lines if not is_table(line))
     rows = [line for line in lines if is_table(line) and re.search(r'\d\S*$', line)]
@@ -100,14 +100,14 @@ def faults(text: str) -> list[str]:
 
 
 def verbs_in(text: str) -> list[str]:
-    """A fault for each make target of this repository in the text. Recipients lack these
+    """Returns a fault for each make target of this repository in the text. Recipients lack these
     targets."""
     found = re.findall(rf'\bmake (?:{VERBS})\b', text)
     return [f'a target of this repository: {verb}' for verb in found]
 
 
 def message_faults(text: str) -> list[str]:
-    """Faults in the message of a posting's patch."""
+    """Returns the faults in the message of a posting's patch."""
     message = text.partition('\n---\n')[0]
     found = verbs_in(message)
     if not re.search(r'^Assisted-by: LLM( [\w-]+)*$', message, re.M):
@@ -116,8 +116,8 @@ def message_faults(text: str) -> list[str]:
 
 
 def unknown_waits() -> list[str]:
-    """A fault for each entry of `waits` that names neither another topic nor a patch of another
-    topic."""
+    """Returns a fault for each entry of `waits` that names neither another topic nor a patch of
+    another topic."""
     subjects = {
         name: {patch_subject(path) for path in patch_files(name)} for name in topics.order()
     }
@@ -136,7 +136,7 @@ def unknown_waits() -> list[str]:
 
 
 def all_faults() -> list[str]:
-    """['file: fault'] of all postings; of `single` topics only messages are checked."""
+    """Returns ['file: fault'] for all postings. In `single` topics, only messages are checked."""
     found = unknown_waits()
     for part in topics.parts():
         if '/' not in part and not topics.is_single(part):

@@ -66,7 +66,7 @@ class Posting:
 
 
 def sender() -> tuple[str, str]:
-    """The sender's name and address, from the git configuration."""
+    """Returns the sender's name and address, from the git configuration."""
     name, mail = (git_says(f'user.{what}') for what in ('name', 'email'))
     if not name or not mail:
         raise KitError('git has no name or address for you: git config user.name and user.email')
@@ -74,13 +74,13 @@ def sender() -> tuple[str, str]:
 
 
 def git_says(key: str) -> str:
-    """A git setting of the sender, as b4 reads it."""
+    """Returns a git setting of the sender, as b4 reads it."""
     return result(['git', 'config', key], cwd=LINUX).stdout.strip()
 
 
 def recipients(paths: Sequence[Path], more: Sequence[str]) -> list[str]:
-    """Lines To: (maintainers) and Cc: (reviewers, lists, and people in `more`) for the end of the
-    letter, from which b4 reads them. b4 sends each mail to all of these people. One call of
+    """Returns lines To: (maintainers) and Cc: (reviewers, lists, and people in `more`) for the end
+    of the letter, from which b4 reads them. b4 sends each mail to all of these people. One call of
     get_maintainer.pl therefore covers all patches; `b4 prep --auto-to-cc` makes two calls per
     patch. b4 itself adds people from the patches' trailers."""
     text = output(
@@ -97,13 +97,14 @@ def recipients(paths: Sequence[Path], more: Sequence[str]) -> list[str]:
 
 
 def address_of(who: str) -> str:
-    """The address in `A Name <address>`."""
+    """Returns the address in the text `A Name <address>`."""
     return re.sub(r'.*<(.*)>', r'\1', who).strip().lower()
 
 
 def upstream(version: str, *places: str) -> str | None:
-    """Looks for the tag of the base release in public git trees. Returns the commit that it names,
-    or None if no tree has it. The commit of the base in linux/ is unknown to recipients."""
+    """Looks for the tag of the base release in public git trees. Returns the commit that the tag
+    names, or None if no tree has the tag. The commit of the base in linux/ is unknown to
+    recipients."""
     tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = result(
@@ -115,7 +116,8 @@ def upstream(version: str, *places: str) -> str | None:
 
 
 def unreachable(author: str) -> bool:
-    """Is it an address that no mail can reach? GitHub gives contributors such addresses, too."""
+    """Returns whether no mail can reach the author's address. GitHub gives contributors such
+    addresses, too."""
     return bool(re.search(r'\bno-?reply\b|\.example>?$|@localhost>?$', author))
 
 
@@ -145,7 +147,9 @@ def known_topics(words: str) -> list[str]:
 
 
 def postings(topic: str, words: str, figures: str = '') -> list[Posting]:
-    """The postings of a topic, or one of them."""
+    """Returns the postings of a topic, or the one posting that `topic` names. If the topic is
+    `single`, each patch with `words` in its file name is a posting. `figures` is the file of a
+    machine, or empty."""
     if not topics.is_single(topic):
         if words:
             raise KitError(f'PATCH={words}: {topic} is mailed as a whole')
@@ -169,7 +173,8 @@ def postings(topic: str, words: str, figures: str = '') -> list[Posting]:
 
 
 def whole(part: str, figures: str) -> Posting:
-    """figures: the file of a machine, or empty."""
+    """Returns the posting of a part with all its patches. `figures` is the file of a machine, or
+    empty."""
     patches, said, letter = patch_files(part), topics.posting(part), cover.read(part)
     if not patches:
         raise KitError(f'topic {part} has no patches')
@@ -195,7 +200,8 @@ def must_be_reviewed(reviewed: bool) -> None:
 
 
 def program() -> Path:
-    """b4 in the version of requirements.txt or, if it cannot be installed, the b4 in PATH."""
+    """Returns b4 in the version of requirements.txt or, if it cannot be installed, the b4 in
+    PATH."""
     try:
         return tool('b4')
     except KitError as error:
@@ -214,7 +220,7 @@ class Mailer:
     known: dict[tuple[str, ...], str]  # {parts: their commit on the base}
 
     def commit_of(self, names: tuple[str, ...]) -> str:
-        """The commit of these parts on the base; each part is applied only once."""
+        """Returns the commit of these parts on the base. Each part is applied only once."""
         if names not in self.known:
             git('checkout', '-q', '--force', '--detach', self.commit_of(names[:-1]), cwd=TREE)
             self.known[names] = put(TREE, names[-1])
@@ -257,7 +263,7 @@ class Mailer:
             'base-branch': below,
             'prefixes': posting.prefixes,
             'prerequisites': [*needs, f'base-commit: {self.base}'],
-            'below': {**series.get('below', {}), str(number): below},  # ours
+            'below': {**series.get('below', {}), str(number): below},  # not a key of b4
         }
         subject, text = posting.letter or ('', '')
         people = recipients(posting.patches, posting.cc)
@@ -271,8 +277,8 @@ class Mailer:
         setting('b4-tracking', json.dumps(tracking))
 
     def changes(self, posting: Posting, series: dict[str, Any], last: int) -> str:
-        """The range-diff to the last version. b4's own would start at the base-commit and include
-        the prerequisites."""
+        """Returns the range-diff to the last version. b4's own range-diff would start at the
+        base-commit and include the prerequisites."""
         if posting.letter and f'Changes since v{last}:' not in posting.letter[1]:
             say(f'mail: note: the letter lists no changes (Changes since v{last}:)')
         below = series['below']

@@ -15,7 +15,7 @@ from kit.source.patches import files_of, patch_files, patch_subject
 
 
 def prerequisites(topic: str, path: Path) -> list[Path]:
-    """The earlier patches of the topic that this one needs, in their order."""
+    """Returns the earlier patches of the topic that the patch `path` needs, in their order."""
     files = patch_files(topic)
     by_subject = {patch_subject(each): each for each in files}
     where, found = f'{shown(SERIES / topic / "topic.toml")}: needs', set()
@@ -30,7 +30,7 @@ def prerequisites(topic: str, path: Path) -> list[Path]:
 
 
 def unknown_subjects(topic: str) -> list[str]:
-    """Subjects in [needs] that no patch of the topic has."""
+    """Returns the subjects in [needs] that no patch of the topic has."""
     return sorted(set(topics.needs(topic)) - set(map(patch_subject, patch_files(topic))))
 
 
@@ -53,7 +53,7 @@ def commit_alone(folder: Path, topic: str, path: Path) -> tuple[str, str]:
 
 @functools.cache
 def commits(topic: str) -> dict[Path, tuple[str, str]]:
-    """{patch: (commit below, commit)}"""
+    """Returns {patch: (commit below, commit)} for all patches of the topic."""
     folder = BUILD / 'single' / 'linux'
     if unknown := unknown_subjects(topic):
         raise KitError(

@@ -28,19 +28,20 @@ NO_KERNEL, SAME_KERNEL = 'does not compile', 'changes no code'  # such bugs do n
 
 
 def boots_of(topic: str, arch: str) -> list[Boot]:
-    """The boots that `make test` makes for the topic."""
+    """Returns the boots that `make test` makes for the topic on the architecture."""
     tables = [(name, table) for name, table in topics.boots() if name == topic]
     return [boot for boot in plan.merged(tables) if boot.arch == arch and not boot.full]
 
 
 def image_of(boot: Boot, tree: Tree) -> tuple[Path, bytes]:
-    """(path of the kernel, its contents)"""
+    """Builds the boot's kernel in the tree, and returns (path of the kernel, its contents)."""
     image = kernel.build(boot.machine, boot.flavour, tree)
     return image, image.read_bytes()
 
 
 def noticed(boots: Sequence[Boot], tree: Tree, right: dict[str, bytes]) -> str:
-    """The outcome for the bug in the tree. `right` is {flavour: the kernel without the bug}."""
+    """Returns the outcome for the bug in the tree. `right` is {flavour: the kernel without the
+    bug}."""
     outcome = SAME_KERNEL
     for boot in boots:
         try:

@@ -37,7 +37,7 @@ class Line:
 
 
 def code(path: str) -> bool:
-    """Is it a C file of the kernel, other than a test?"""
+    """Returns whether the path is that of a C file of the kernel other than a test."""
     tests = ('test', 'selftest', 'kunit')
     others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
     stem = Path(path).stem
@@ -47,8 +47,8 @@ def code(path: str) -> bool:
 
 
 def lines_of(topic: str) -> list[Line]:
-    """The lines of code that the topic's patches add, and that are still there after the last patch
-    of the series."""
+    """Returns the lines of code that the topic's patches add, and that are still there after the
+    last patch of the series."""
     names = parts()
     first = names.index(parts_of(topic)[0])
     below = f'refs/heads/{names[first - 1]}' if first else 'base'
@@ -70,13 +70,13 @@ def lines_of(topic: str) -> list[Line]:
 
 
 def whole(line: Line) -> bool:
-    """Does a statement begin on this line?"""
+    """Returns whether a statement begins on this line."""
     return not line.before.strip() or line.before.rstrip().endswith((';', '{', '}', '*/', ':'))
 
 
 def altered(line: Line) -> list[tuple[str, str]]:
-    """[(name of the bug, the line with it)]. An empty line replaces a deleted one, so that line
-    numbers in other code (WARN_ON) do not change."""
+    """Returns [(name of the bug, the line with it)]. An empty line replaces a deleted one, so that
+    line numbers in other code (WARN_ON) do not change."""
     found = [(what, re.sub(old, new, line.text, count=1)) for what, old, new in RULES]
     if line.text.lstrip().startswith(('*', '/*', '#')):
         found = []
@@ -86,7 +86,7 @@ def altered(line: Line) -> list[tuple[str, str]]:
 
 
 def diff(line: Line, text: str) -> str:
-    """A diff without context for git apply."""
+    """Returns a diff without context, for git apply, that replaces the line by this text."""
     return (
         f'--- a/{line.path}\n+++ b/{line.path}\n@@ -{line.number} +{line.number} @@\n'
         f'-{line.text}\n+{text}\n'
@@ -110,8 +110,9 @@ class Drawn:
 
 
 def drawn(topic: str, seed: int, deleted: bool = False) -> list[Drawn]:
-    """All possible bugs of the topic, in a random order that depends on the seed. If `deleted`
-    is set, only bugs that delete a line. Some bugs do not compile, and some change nothing."""
+    """Returns all possible bugs of the topic, in a random order that depends on the seed. If
+    `deleted` is set, returns only bugs that delete a line. Some bugs do not compile, and some
+    change nothing."""
     found = [
         Drawn(topic, line, f'{what}: {line.text.strip()}', diff(line, text))
         for line in lines_of(topic)

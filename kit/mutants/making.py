@@ -25,7 +25,7 @@ class Quiet(verdict.Report):
 
 
 def tree_of(arch: str) -> Tree:
-    """The tree in which bugs are seeded, for kernels of this architecture."""
+    """Returns the tree in which bugs are seeded, for kernels of this architecture."""
     return Tree(f'mutant-{arch}', BUILD / 'mutants' / arch)
 
 
@@ -42,8 +42,8 @@ def clean(arch: str) -> Tree:
 
 
 def made(tree: Tree, diff: str, name: str) -> None:
-    """Seeds the bug. Only the files that it changes get a new modification time, so make rebuilds
-    only what depends on them."""
+    """Applies the diff of a bug to the tree. Only the files that the diff changes get a new
+    modification time, so make rebuilds only the objects that depend on them."""
     done = try_git('apply', '-C1', '--unidiff-zero', '-', cwd=tree.linux, stdin=diff)
     if done.returncode:
         raise KitError(f'{name} does not apply: {done.stderr.strip()}')

@@ -49,7 +49,8 @@ class Mutant:
 
     @property
     def machine(self) -> dict[str, str]:
-        """{option: value} that the boot must have: the words of `Boot:` after ARCH and FLAVOUR."""
+        """Returns {option: value} that the boot must have: the words of `Boot:` after ARCH and
+        FLAVOUR."""
         return dict(word.split('=', 1) for word in self.boot.split() if '=' in word)
 
 
@@ -81,7 +82,7 @@ def read(topic: str, path: Path) -> Mutant:
 
 
 def of(topic: str) -> list[Mutant]:
-    """The topic's mutants, by name."""
+    """Returns the topic's mutants, sorted by name."""
     return [read(topic, path) for path in sorted((SERIES / topic / 'mutants').glob('*.diff'))]
 
 
@@ -90,7 +91,7 @@ def all_of_them() -> list[Mutant]:
 
 
 def has(boot: Boot, wanted: dict[str, str]) -> bool:
-    """Does the boot's machine have these options?"""
+    """Returns whether the boot's machine has the wanted options."""
     own = {
         'iommu': [boot.options.iommu or boot.machine.iommu],
         'cpus': [str(boot.options.cpus or (1 if boot.options.icount else 2))],
@@ -101,8 +102,8 @@ def has(boot: Boot, wanted: dict[str, str]) -> bool:
 
 
 def boot_of(mutant: Mutant) -> Boot | None:
-    """A boot that runs only the mutant's test. Boots that do not need FULL=1 are preferred. None
-    means user-mode Linux, which can run every KUnit suite of `make test`."""
+    """Returns a boot that runs only the mutant's test. Boots that do not need FULL=1 are preferred.
+    None means user-mode Linux, which can run every KUnit suite of `make test`."""
     if mutant.arch == uml.NAME:
         suites = {test.kunit for _, boot in topics.boots() for test in boot.test}
         if mutant.test not in suites - {''}:

@@ -39,8 +39,8 @@ CAUGHT, SURVIVED, OTHERWISE = 'caught', 'survived', 'fails in another way'
 
 
 def attempt(each: Mutant, tree: Tree, name: str) -> tuple[bool, str]:
-    """Builds the tree's kernel, which may have the bug, and runs the test. Returns (did the test or
-    the guest fail?, output of both)."""
+    """Builds the tree's kernel, which may have the bug, and runs the test. Returns (whether the
+    test or the guest failed, output of both)."""
     boot = boot_of(each)
     if not boot:
         uml.build(tree)
@@ -54,7 +54,8 @@ def attempt(each: Mutant, tree: Tree, name: str) -> tuple[bool, str]:
 
 
 def judged(each: Mutant, failed: bool, text: str) -> str:
-    """The outcome of the bug."""
+    """Returns the outcome of the bug. `failed` says whether the test or the guest failed, and
+    `text` is the output of both."""
     if not failed:
         return SURVIVED
     return CAUGHT if re.search(each.fails, text, re.M) else OTHERWISE
@@ -120,7 +121,7 @@ def chosen(topic: str, name: str, boot: str, sample: int, seed: int) -> list[Mut
 
 
 def drawn(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """This many of the mutants, at random."""
+    """Returns `count` of the mutants, drawn at random."""
     count = min(count, len(mutants))
     say(f'mutants: {count} of {len(mutants)}, SEED={seed}')
     return random.Random(seed).sample(mutants, count)
@@ -148,13 +149,14 @@ def forget(_topic: str, _row: score.Row) -> None:
 
 
 def tenth() -> Counts:
-    """For `make test FULL=1`: tries one in ten mutants, drawn at random, and records nothing."""
+    """Tries one in ten mutants, drawn at random, and records nothing. `make test FULL=1` calls
+    this."""
     found = all_of_them()
     return tried(drawn(found, -(-len(found) // 10), soak.any_seed()), forget)
 
 
 def two() -> Counts:
-    """For `make test`: tries two mutants that were detected in UML, and records nothing."""
+    """Tries two mutants that were detected in UML, and records nothing. `make test` calls this."""
     found = [each for each in all_of_them() if each.boot == uml.NAME and score.detected(each)]
     return tried(drawn(found, 2, soak.any_seed()), forget)
 

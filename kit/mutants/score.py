@@ -21,7 +21,7 @@ def path_of(topic: str) -> Path:
 
 
 def load(topic: str) -> Mapping[str, Row]:
-    """{mutant: its row}"""
+    """Returns {mutant: its row} from the topic's record."""
     path = path_of(topic)
     try:
         rows = json.loads(path.read_text())['rows'] if path.exists() else []
@@ -31,7 +31,7 @@ def load(topic: str) -> Mapping[str, Row]:
 
 
 def detected(each: mutant.Mutant) -> bool:
-    """Did its test detect this mutant, according to the record?"""
+    """Returns whether its test detected this mutant, according to the record."""
     return load(each.topic).get(each.name, {}).get('outcome') == 'caught'
 
 
@@ -50,7 +50,7 @@ def listed(words: str, names: list[str]) -> list[str]:
 
 
 def markdown(topic: str) -> str:
-    """The outcomes of the topic's mutants."""
+    """Returns the summary of the outcomes of the topic's mutants, for the topic's page."""
     rows, code = load(topic), provenance.code_of(topic, unmeasured=True)
     mutants = mutant.of(topic)
     real = [each.name for each in mutants if not each.equivalent]

@@ -23,15 +23,15 @@ NAME = 'um'  # make's ARCH=
 SYMBOLS = 'KUNIT SMP KASAN DEBUG_KERNEL PROVE_LOCKING DEBUG_ATOMIC_SLEEP DEBUG_LIST'
 KERNEL = 'seccomp=on', 'mem=1G'  # several CPUs need seccomp
 # generic_pt's suites compare the system's count of page-table pages before and after a case. The
-# count is updated late, so only the cases of iommu-lookup run, and a run that fails for this alone
-# is repeated.
+# count is updated late, so only the cases of iommu-lookup run, and a run is repeated if it fails
+# only for this reason.
 GENERIC_PT, ITS_CASES, LATE = '_iommu_test', '.test_ranges*', 'priv->orig_nr_secondary_pagetable'
 RUNS = 10
 SECONDS = 300  # limit for a suite; the slowest takes about ten seconds
 
 
 def kunitconfig() -> str:
-    """The lines of a .config with the symbols of all topics."""
+    """Returns the lines of a .config with the symbols of all topics."""
     wanted = topics.symbols(SYMBOLS)
     for topic in topics.all_of_them():
         wanted |= topics.symbols(topic.uml)
@@ -43,7 +43,7 @@ def folder(tree: Tree) -> Path:
 
 
 def kunit(tree: Tree, verb: str, *words: Word) -> list[Word]:
-    """A command of kunit.py. `words` are its options, and the suite."""
+    """Returns a command of kunit.py. `words` are the options of `verb`, and the suite."""
     command: list[Word] = [
         sys.executable,
         'tools/testing/kunit/kunit.py',
@@ -66,7 +66,8 @@ def build(tree: Tree) -> None:
 
 
 def run(tree: Tree, suite: str) -> tuple[bool, str]:
-    """(did a test or the kernel fail?, output). Raises an error if the suite did not run."""
+    """Runs the suite and returns (whether a test or the kernel failed, output). Raises an error if
+    the suite did not run."""
     generic_pt = suite.endswith(GENERIC_PT)
     words = [f'--kernel_args={each}' for each in ('ncpus=1' if generic_pt else 'ncpus=4', *KERNEL)]
     cases = suite + ITS_CASES if generic_pt else suite

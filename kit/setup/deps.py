@@ -61,7 +61,7 @@ SETS = {
 
 
 def missing(packages: str, archs: Sequence[str], full: bool = False) -> tuple[list[str], list[str]]:
-    """(packages, QEMU packages) that are missing."""
+    """Returns (packages, QEMU packages) that are missing."""
     wanted, qemu = dict(SETS[packages]), []
     if full and packages in ('CHECK', 'ALL'):  # compilers of small configurations
         wanted.update({'clang-19': 'clang-19', 'gcc-riscv64-linux-gnu': 'riscv64-linux-gnu-gcc'})
@@ -98,7 +98,7 @@ def install(packages: Sequence[str], env: Environment | None = None, *options: s
 
 
 def qemu_candidate(package: str) -> bool:
-    """Is the QEMU of the system's own suite new enough?"""
+    """Returns whether the QEMU in the system's own suite is new enough."""
     found = re.search(
         r'Candidate: (?:\d+:)?(\d+)\.(\d+)', result(['apt-cache', 'policy', package]).stdout
     )
@@ -114,7 +114,7 @@ def not_installed(packages: Sequence[str]) -> NoReturn:
 
 
 def archs_of(archs: str, arch: str | None = None, full: bool = False) -> list[str]:
-    """The architectures that a verb builds for, see cli.Verb."""
+    """Returns the architectures that a verb builds for: see cli.Verb."""
     if archs == 'one':
         return [arch or 'x86_64']
     if archs != 'all':

@@ -7,7 +7,7 @@ from kit.source import base, tree, user_tree
 
 
 def packages(names: str, archs: str = '', arch: str | None = None, full: bool = False) -> None:
-    """See deps.install_missing()."""
+    """Installs missing packages: see deps.install_missing()."""
     deps.install_missing(names, archs, arch, full)
 
 
@@ -16,7 +16,7 @@ def trees(
 ) -> Trees:
     """Makes linux/ if needed; returns the trees to build and compare. For `needs`, see cli.Verb.
     `linux` is a tree of the user. If `needs` is 'own', this tree is built, and `commit` is its
-    "base". Otherwise, the base is taken from it."""
+    "base". Otherwise, only the base is taken from this tree."""
     base.main(None if needs == 'own' else linux, stable_git)
     if needs != 'base':
         tree.main(keep=True, stay=needs == 'own')

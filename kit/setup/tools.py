@@ -45,7 +45,8 @@ def install(venv: Path) -> None:
 
 
 def tool(name: str) -> Path:
-    """The program's path; installs the tools if needed."""
+    """Returns the path of a program of build/tools. Installs all tools first if they are
+    missing."""
     venv, mark = FOLDER / 'venv', FOLDER / 'stamp'
     with Lock(FOLDER):
         if not mark.exists() or mark.read_text() != stamp():

@@ -38,7 +38,7 @@ class Arch:
 
 @dataclass(frozen=True)
 class Settings:
-    """soak/differ.toml."""
+    """The contents of soak/differ.toml."""
 
     program: str
     folders: Words
@@ -47,7 +47,7 @@ class Settings:
     archs: Mapping[str, Arch]
 
     def iommus(self) -> list[tuple[str, str]]:
-        """[(architecture, IOMMU)] of all guests."""
+        """Returns [(architecture, IOMMU)] for all guests."""
         return [(name, iommu) for name, arch in self.archs.items() for iommu in arch.iommus]
 
 
@@ -58,7 +58,7 @@ def settings() -> Settings:
 
 
 def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: Path) -> list[str]:
-    """Makes the calls on one of the kernels; returns the lines that they print."""
+    """Runs the program with the calls on one of the kernels; returns the lines that it prints."""
     asked, arch = settings().guest, settings().archs[machine.arch]
     options = replace(
         asked,
@@ -76,8 +76,8 @@ def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: 
 
 
 def compare(base: Sequence[str], patched: Sequence[str]) -> dict[str, str | None]:
-    """{path: the first difference between both kernels, or None}. The path, type1 or iommufd, is
-    the second word of each line."""
+    """Returns {path: the first difference between both kernels, or None}. The path, type1 or
+    iommufd, is the second word of each line."""
     found: dict[str, str | None] = {line.split()[1]: None for line in base}
     for one, other in zip_longest(base, patched, fillvalue='nothing'):
         path = (one if one != 'nothing' else other).split()[1]

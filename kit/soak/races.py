@@ -6,8 +6,9 @@ Reports name functions by the kernel's symbol table. If the compiler inlined a c
 has no symbol, and its callers count instead. Files that were not built are ignored: common names
 such as probe() would match functions of other drivers.
 
-The series may also allow a race in functions that it does not change. Such a report does not count.
-below() finds the reports in which the stacks of both accesses have changed functions.
+The series may also allow a race in functions that it does not change. The report of such a race
+does not count. below() finds those of them in which the stacks of both accesses have changed
+functions.
 """
 
 import re
@@ -34,7 +35,8 @@ Function = tuple[str, bool]  # (name, does a macro define it?)
 
 
 def functions(text: str) -> Iterator[tuple[str, bool, int, int, list[str]]]:
-    """(name, does a macro define it?, first line, last line, lines) of each function in a file."""
+    """Yields (name, whether a macro defines it, first line, last line, lines) for each function in
+    the text of a file."""
     lines, start = text.splitlines(), 0
     while start < len(lines):
         first = last = start
@@ -52,7 +54,8 @@ def functions(text: str) -> Iterator[tuple[str, bool, int, int, list[str]]]:
 
 
 def changed_lines(diff: str) -> set[int]:
-    """The numbers of lines that a diff without context adds, and of lines before deleted ones."""
+    """Returns the numbers of lines that a diff without context adds, and of lines before deleted
+    ones."""
     found: set[int] = set()
     for first, count in re.findall(r'^@@ -\S+ \+(\d+)(?:,(\d+))? @@', diff, re.M):
         found.update(range(int(first), int(first) + max(1, int(count or 1))))
@@ -60,13 +63,13 @@ def changed_lines(diff: str) -> set[int]:
 
 
 def symbols(machine: Machine, flavour: str) -> set[str]:
-    """The functions in the built kernel's symbol table, without the compiler's suffixes."""
+    """Returns the functions in the built kernel's symbol table, without the compiler's suffixes."""
     table = (PATCHED.out(machine.arch, flavour) / 'System.map').read_text()
     return {name.split('.')[0] for name in re.findall(r' [tTwW] (\S+)$', table, re.M)}
 
 
 def compiled(machine: Machine, flavour: str) -> set[str]:
-    """The files that the kernel was built from, according to kbuild's .cmd files."""
+    """Returns the files that the kernel was built from, according to kbuild's .cmd files."""
     src = source(PATCHED)
     found: set[str] = set()
     name = re.compile(rf'(?:{re.escape(str(src))}|\.\./\.\./linux)/(\S+\.[ch])\b')
@@ -76,7 +79,7 @@ def compiled(machine: Machine, flavour: str) -> set[str]:
 
 
 def users(src: Path, files: set[str], names: set[str]) -> set[Function]:
-    """The functions that contain one of the names."""
+    """Returns the functions in these files that contain one of the names."""
     asked = [word for name in sorted(names) for word in ('-e', name)]
     named = try_git('grep', '-lwF', *asked, '--', *SOURCES, cwd=src).stdout.split()
     word = re.compile(rf'\b({"|".join(sorted(names))})\b')
@@ -89,8 +92,8 @@ def users(src: Path, files: set[str], names: set[str]) -> set[Function]:
 
 
 def changed_functions(machine: Machine, flavour: str) -> list[str]:
-    """The symbols of the functions that the series or uncommitted changes add or change. If a
-    function is inlined, the symbols of its callers."""
+    """Returns the symbols of the functions that the series or uncommitted changes add or change. If
+    a function is inlined, returns the symbols of its callers."""
     src, known, files = source(PATCHED), symbols(machine, flavour), compiled(machine, flavour)
     found: set[Function] = set()
     new: set[Function] = set()
@@ -120,12 +123,13 @@ def changed_functions(machine: Machine, flavour: str) -> list[str]:
 
 
 def of_others(names: Iterable[str]) -> str:
-    """A regular expression for reports that do not count. `names` are the changed functions."""
+    """Returns a regular expression for the reports that do not count. `names` are the changed
+    functions."""
     return rf'BUG: KCSAN: data-race in (?!.*\b({"|".join(names)})\b)'
 
 
 def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
-    """(title, the functions in the stack of each access) of the reports on a console."""
+    """Yields (title, the functions in the stack of each access) for each report on a console."""
     title: str | None = None
     sides: list[list[str]] = []
     for line in text.splitlines():
@@ -141,8 +145,8 @@ def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def below(text: str, names: Sequence[str]) -> Counter[str]:
-    """{title: number} of the reports that do not count, although the stacks of both accesses have
-    changed functions (names)."""
+    """Returns {title: number} for the reports that do not count, although the stacks of both
+    accesses have changed functions (`names`)."""
     wanted, rule = set(names), re.compile(of_others(names))
     return Counter(
         title

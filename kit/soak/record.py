@@ -39,7 +39,7 @@ def load(path: Path | None = None) -> list[Row]:
 
 
 def place(row: Row) -> tuple[str, str, str]:
-    """(architecture, flavour, IOMMU), which identifies a recorded row."""
+    """Returns (architecture, flavour, IOMMU), which identifies a recorded row."""
     return row['arch'], row.get('flavour', ''), row.get('iommu', '')
 
 
@@ -70,14 +70,14 @@ def markdown(head: Sequence[str], lines: Sequence[Sequence[object]]) -> str:
 
 
 def cell(value: int | dict[str, int] | None) -> str:
-    """The text of a value; '-' if the row was recorded before the column existed."""
+    """Returns the text of a value, or '-' if the row was recorded before the column existed."""
     if value is None:
         return '-'
     return f'{sum(value.values()) if isinstance(value, dict) else value:,}'
 
 
 def tables() -> str:
-    """A table of the soaks and one of the compared calls."""
+    """Returns a table of the soaks and one of the compared calls."""
     rows = load()
     soaks = [
         [

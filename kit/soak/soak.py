@@ -36,7 +36,7 @@ SOAK = TOP / 'soak'
 
 @dataclass(frozen=True)
 class Settings:
-    """soak/soak.toml."""
+    """The contents of soak/soak.toml."""
 
     programs: Mapping[str, Words]  # {name: folders}
     environment: Mapping[str, str]
@@ -53,7 +53,7 @@ def settings() -> Settings:
 
 
 def archs() -> list[str]:
-    """The architectures on which `make soak` runs."""
+    """Returns the architectures on which `make soak` runs."""
     return sorted(settings().archs)
 
 
@@ -86,7 +86,7 @@ class Said(verdict.Report):
 def row_of(
     arch: str, flavour: str, minutes: int, seed: int, said: Said, splats: list[str], failed: int
 ) -> Row:
-    """The record of a run."""
+    """Returns the row in which a run is recorded."""
     counts = dict(said.counts)
     chosen = '' if flavour == 'debug' else f' FLAVOUR={flavour}'
     return {
@@ -111,7 +111,8 @@ def any_seed() -> int:
 
 
 def options_of(machine: Machine, minutes: int, splats: Words = ()) -> Options:
-    """The guest's options. Its time limits are long, as other guests may run at the same time."""
+    """Returns the guest's options. Its time limits are long, as other guests may run at the same
+    time."""
     asked = settings().guest
     return replace(
         asked,

@@ -17,7 +17,7 @@ from kit.topics import order, parts
 
 
 def stopped_at(folder: Path) -> int:
-    """The number of the patch at which git am stopped."""
+    """Returns the number of the patch at which git am stopped."""
     file = folder / git('rev-parse', '--git-path', 'rebase-apply/next', cwd=folder).strip()
     return int(file.read_text()) if file.exists() else 1
 
@@ -115,7 +115,7 @@ def apply(folder: Path) -> dict[str, str]:
 
 @functools.cache
 def applied() -> dict[str, str]:
-    """{part: commit} of series/, applied from scratch once per process."""
+    """Returns {part: commit} of series/. The series is applied from scratch once per process."""
     with Lock(BUILD / 'apply'):
         folder = BUILD / 'apply' / 'linux'
         try:

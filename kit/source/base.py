@@ -40,7 +40,7 @@ def is_release(version: str, release: str | None) -> bool:
 
 
 def newest(tags: Iterable[str], release: str) -> list[str]:
-    """The tags of the release, newest first."""
+    """Returns the tags of the release, newest first."""
     wanted = (
         rf'v{re.escape(release)}(\.\d+)?' if release.count('.') == 1 else re.escape(tag_of(release))
     )
@@ -52,7 +52,7 @@ def newest(tags: Iterable[str], release: str) -> list[str]:
 
 
 def glob_of(release: str) -> str:
-    """The pattern with which git lists the release's tags."""
+    """Returns the pattern with which git lists the release's tags."""
     return f'v{".".join(release.split(".")[:2])}*'
 
 
@@ -159,7 +159,7 @@ def from_debian(release: str | None = None) -> str:
 
 
 def debian_versions(release: str | None = None) -> tuple[Environment, str, list[str]]:
-    """(environment for apt, name of the source package, its versions in the archive)"""
+    """Returns (environment for apt, name of the source package, its versions in the archive)."""
     wanted = release or mainline()
     name = f'linux-source-{".".join(wanted.split(".")[:2])}'
     instead = (
@@ -225,8 +225,8 @@ def from_package(env: Environment, name: str, version: str, *paths: str) -> str:
 
 
 def package_reader() -> Reader:
-    """A reader of files in Debian's package of the pinned version. It downloads the package when
-    first called, and returns None if the archive no longer has the package."""
+    """Returns a reader of files in Debian's package of the pinned version. The reader downloads the
+    package when first called, and returns None if the archive no longer has the package."""
 
     @functools.cache
     def unpacked() -> bool:
@@ -315,7 +315,8 @@ def existing(path: str | None) -> None:
 
 
 def main(linux: str | None = None, stable_git: str | None = None) -> None:
-    """`linux` is a tree with the base, `stable_git` the URL of a stable git tree."""
+    """Makes linux/, or checks an existing one. `linux` is a tree with the base, and `stable_git` is
+    the URL of a stable git tree."""
     with Lock(BUILD / 'base'):  # against concurrent makes
         if LINUX.exists() or LINUX.is_symlink():
             existing(linux)

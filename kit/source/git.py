@@ -75,7 +75,8 @@ def git(
     env: Environment | None = None,
     stdin: str | None = None,
 ) -> str:
-    """Runs git in linux/ or cwd, independent of the user's configuration; returns its stdout."""
+    """Runs git in `cwd`, by default linux/, independent of the user's configuration; returns its
+    stdout."""
     return output(
         git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})), stdin=stdin
     )
@@ -87,7 +88,8 @@ def try_git(
     env: Environment | None = None,
     stdin: str | None = None,
 ) -> Done:
-    """Like git(), but returns git's output and exit status, and raises no error if git fails."""
+    """Does the same as git(), but returns git's output and exit status. Raises no error if git
+    fails."""
     return result(
         git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})), stdin=stdin
     )
@@ -104,9 +106,9 @@ def remove(folder: Path) -> None:
 
 
 def whole(folder: Path) -> bool:
-    """Is the folder a work tree of a repository that exists, lists this folder and has its commit?
-    Otherwise, git in this folder would use the repository of a parent folder or, after linux/ was
-    made again, the state of another worktree."""
+    """Returns whether the folder is a work tree of a repository that exists, lists this folder and
+    has its commit. Otherwise, git in this folder would use the repository of a parent folder. If
+    linux/ was made again, git could also use the state of another worktree."""
     own = folder / '.git'
     if not own.exists():
         return False

@@ -21,20 +21,21 @@ def in_folder(part: str) -> list[Path]:
 
 
 def patch_files(name: str) -> list[Path]:
-    """The patches of a topic or posting (TOPIC/NN-POSTING), in the order in which they apply."""
+    """Returns the patches of a topic or posting (TOPIC/NN-POSTING), in the order in which they
+    apply."""
     if '/' in name:
         return in_folder(name)
     return [path for part in parts_of(name) for path in in_folder(part)]
 
 
 def strays(topic: str) -> list[Path]:
-    """Patches in a topic's folder that belong to no posting."""
+    """Returns the patches in a topic's folder that belong to no posting."""
     return in_folder(topic) if parts_of(topic) != [topic] else []
 
 
 def ranges() -> list[Range]:
-    """[(part, from, to)] of the branches in linux/, one for each topic or posting. They must be
-    stacked in the order of series/order."""
+    """Returns [(part, commit below it, its last commit)] for the branches in linux/, one for each
+    topic or posting. They must be stacked in the order of series/order."""
     result, below = [], 'base'
     for topic in parts():
         branch = f'refs/heads/{topic}'
@@ -93,7 +94,7 @@ def write_series(folder: Path, parts: Sequence[Range]) -> dict[str, list[str]]:
 
 
 def digest(topic: str) -> str:
-    """A digest of the patches of a topic or posting."""
+    """Returns a digest of the patches of a topic or posting."""
     total = hashlib.sha256()
     for path in patch_files(topic):
         content = path.read_bytes()
@@ -102,7 +103,7 @@ def digest(topic: str) -> str:
 
 
 def patch_subject(path: Path) -> str:
-    """The subject of a patch file."""
+    """Returns the subject of a patch file."""
     match = re.search(
         r'^Subject: (?:\[[^]]*\] )?(.*(?:\n[ \t].*)*)', path.read_text(errors='replace'), re.M
     )
@@ -112,7 +113,7 @@ def patch_subject(path: Path) -> str:
 
 
 def files_of(paths: Iterable[Path]) -> set[str]:
-    """The files that patches name."""
+    """Returns the files that the patches change, add or remove."""
     found = set()
     for path in paths:
         for names in re.findall(

@@ -20,7 +20,8 @@ PINNED, PREIMAGES = 'refs/series/pinned', 'refs/series/preimages'
 
 
 def version_of(makefile: str) -> str:
-    """The version, such as 7.3.4, in the text of a kernel's Makefile; empty if it has none."""
+    """Returns the version, such as 7.3.4, in the text of a kernel's Makefile. It is empty if the
+    text has none."""
     value: dict[str, str] = dict(
         re.findall(r'^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) *=[ \t]*(\S*)', makefile, re.M)
     )
@@ -32,7 +33,7 @@ def version_of(makefile: str) -> str:
 
 
 def pinned() -> tuple[str, dict[str, str]]:
-    """The version and {path: SHA-256} in BASE."""
+    """Returns the version and {path: SHA-256} in BASE."""
     try:
         text = (TOP / 'BASE').read_text()
     except OSError as error:
@@ -46,12 +47,12 @@ def pinned() -> tuple[str, dict[str, str]]:
 
 
 def mainline() -> str:
-    """The series' X.Y, such as 7.3 for 7.3.4."""
+    """Returns X.Y of the release in BASE, such as 7.3 for 7.3.4."""
     return '.'.join(pinned()[0].split('.')[:2])
 
 
 def base_file(path: str, commit: str = 'base') -> bytes | None:
-    """A file's bytes in a commit; None if it is absent."""
+    """Returns a file's bytes in a commit, or None if the file is absent."""
     done = try_git('cat-file', 'blob', f'{commit}:{path}')
     return None if done.returncode else done.stdout.encode('utf-8', 'surrogateescape')
 
@@ -75,7 +76,7 @@ def check_sums(version: str, read: Reader) -> None:
 
 
 def as_pinned(read: Reader) -> dict[str, bytes] | None:
-    """{path: bytes} of all files in BASE; None if a checksum differs."""
+    """Returns {path: bytes} for all files in BASE, or None if a checksum differs."""
     found = {}
     for path, digest in pinned()[1].items():
         content = read(path)
@@ -86,19 +87,19 @@ def as_pinned(read: Reader) -> dict[str, bytes] | None:
 
 
 def tag_of(version: str) -> str:
-    """The tag of a version: v7.4 for 7.4.0, as there is no v7.4.0."""
+    """Returns the tag of a version. For 7.4.0, it is v7.4, as there is no v7.4.0."""
     return f'v{version.removesuffix(".0") if version.count(".") == 2 else version}'
 
 
 def touched(first: str, last: str, *more: str) -> list[str]:
-    """Paths that a range of commits changes."""
+    """Returns the paths that a range of commits changes."""
     return git(
         '-c', 'core.quotePath=false', 'diff', '--no-renames', '--name-only', *more, first, last
     ).splitlines()
 
 
 def base_text(last: str) -> str:
-    """The text of BASE for a series that ends with this commit."""
+    """Returns the text of BASE for a series that ends with this commit."""
     sums = [
         (hashlib.sha256(content).hexdigest(), path)
         for path in touched('base', last)

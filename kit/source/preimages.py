@@ -22,7 +22,7 @@ TMP = BUILD / 'pinned.tmp'
 
 
 def blob(commit: str, folder: Path) -> Reader:
-    """A reader of the commit's files in a git tree."""
+    """Returns a reader of the commit's files in a git tree."""
 
     def read(path: str) -> bytes | None:
         done = try_git('--no-optional-locks', 'cat-file', 'blob', f'{commit}:{path}', cwd=folder)
@@ -72,7 +72,7 @@ def from_stable(url: str) -> Files | None:
 def sources(
     linux: str | None, stable: str | None, package: Reader | None
 ) -> Iterator[tuple[str, Callable[[], Files | None]]]:
-    """The possible sources of the files, nearest first."""
+    """Yields the possible sources of the files, nearest first."""
     if linux and (Path(linux).expanduser() / '.git').exists():
         folder, tag = Path(linux).expanduser().resolve(), tag_of(pinned()[0])
         yield f'{tag} of {folder}', lambda: as_pinned(blob(tag, folder))

@@ -33,7 +33,8 @@ NEXT, BEFORE = 'refs/series/next', 'refs/series/before'
 
 
 def release_of(path: Path) -> str:
-    """The newest release below a tree's HEAD; without tags, the version in its Makefile."""
+    """Returns the newest release below a tree's HEAD. If the tree has no tags, returns the version
+    in its Makefile."""
     found = try_git(
         '--no-optional-locks',
         'describe',
@@ -55,7 +56,7 @@ def release_of(path: Path) -> str:
 
 
 def asked(wanted: str, linux: str | None) -> tuple[str, str | Path | None]:
-    """(release, path of the tree with it or None) for the argument TREE or VERSION."""
+    """Returns (release, path of the tree with it or None) for the argument TREE or VERSION."""
     if re.fullmatch(r'v?\d+\.\d+(\.\d+)?', wanted):
         return wanted.removeprefix('v'), linux
     path = Path(wanted).expanduser().resolve()
@@ -84,7 +85,8 @@ def fetched(release: str, path: str | Path | None, stable: str | None) -> tuple[
 
 
 def upstream_already(commit: str, subjects: Sequence[str]) -> list[tuple[str, str]]:
-    """[(topic, subject)] of patches that the commit contains, as they could be reverted there."""
+    """Returns [(topic, subject)] for the patches that the commit already contains. A patch is
+    contained if it can be reverted there."""
     env = {'GIT_INDEX_FILE': str(BUILD / 'rebase.index')}
     patches = [path for topic in order() for path in patch_files(topic)]
     git('read-tree', commit, env=env)
@@ -122,7 +124,7 @@ def main(target: str, linux: str | None = None, stable_git: str | None = None) -
 
 
 def all_subjects() -> list[str]:
-    """The subjects of all patches, in the order in which they apply."""
+    """Returns the subjects of all patches, in the order in which they apply."""
     return git('log', '--reverse', '--format=%s', f'base..{ranges()[-1][2]}').splitlines()
 
 

@@ -30,7 +30,8 @@ def exported() -> Iterator[tuple[Path, dict[str, list[str]]]]:
 
 
 def same_bytes(folder: Path, names: dict[str, list[str]]) -> list[str]:
-    """The patches that differ between the folder and series/, or are in only one of them."""
+    """Returns the patches that differ between the folder and series/, or are in only one of
+    them."""
     different = []
     for topic, files in names.items():
         old = {path.name: path for path in patch_files(topic)}
@@ -50,7 +51,8 @@ def save_state() -> None:
 
 
 def load_state() -> dict[str, tuple[str, str]]:
-    """{part: (commit, digest of its patches)} when linux/ and series/ last matched."""
+    """Returns {part: (commit, digest of its patches)} as recorded when linux/ and series/ last
+    matched."""
     try:
         return {
             topic: (commit, number)
@@ -61,14 +63,14 @@ def load_state() -> dict[str, tuple[str, str]]:
 
 
 def series_changed(different: Sequence[str]) -> list[str]:
-    """Those of the differing files whose topic or posting has changed in series/, by git pull or an
-    edit, since linux/ and series/ last matched."""
+    """Returns those of the differing files whose topic or posting has changed in series/ since
+    linux/ and series/ last matched. A git pull or an edit may have changed it."""
     changed = {topic for topic, (_, number) in load_state().items() if number != digest(topic)}
     return [name for name in different if name[len('series/') :].rpartition('/')[0] in changed]
 
 
 def busy() -> str:
-    """The name of an unfinished git operation in linux/, or an empty string."""
+    """Returns the name of an unfinished git operation in linux/, or an empty string."""
     for name, words in (
         ('rebase-merge', 'git rebase'),
         ('rebase-apply', 'git am or rebase'),
@@ -83,7 +85,7 @@ def busy() -> str:
 
 
 def uncommitted() -> list[str]:
-    """Files of linux/ with uncommitted changes, and untracked files."""
+    """Returns the files of linux/ with uncommitted changes, and untracked files."""
     return [
         line[3:]
         for line in git(
@@ -93,14 +95,15 @@ def uncommitted() -> list[str]:
 
 
 def half_checked_out(name: str) -> bool:
-    """Is the file the same as in the last commit of MADE? Then a `make tree` that was killed wrote
-    it."""
+    """Returns whether the file is the same as in the last commit of MADE. If so, a `make tree` that
+    was killed wrote it."""
     path = LINUX / name
     return path.is_file() and path.read_bytes() == base_file(name, MADE)
 
 
 def own_work() -> str:
-    """One line about work in linux/ that series/ lacks and that must not be lost, or ''."""
+    """Returns one line about work in linux/ that series/ lacks and that must not be lost. It is
+    empty if there is no such work."""
     if busy():
         return f'a {busy()} is under way in linux/: finish or abort it'
     head = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
@@ -144,7 +147,8 @@ def own_work() -> str:
 
 
 def elsewhere() -> str:
-    """The branch or commit checked out in linux/; empty if it is the last commit of the series."""
+    """Returns the branch or commit checked out in linux/. It is empty if this is the last commit of
+    the series."""
     tip = try_git('rev-parse', '-q', '--verify', f'refs/heads/{parts()[-1]}').stdout
     commit = git('rev-parse', 'HEAD')
     branch = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
@@ -152,7 +156,8 @@ def elsewhere() -> str:
 
 
 def corresponds() -> bool:
-    """Does linux/ match series/, with the last topic checked out? Ignores uncommitted changes."""
+    """Returns whether linux/ matches series/, with the last topic checked out. Ignores uncommitted
+    changes."""
     head = try_git('symbolic-ref', '-q', '--short', 'HEAD').stdout.strip()
     if busy() or head != parts()[-1]:
         return False
@@ -168,13 +173,13 @@ def corresponds() -> bool:
 
 
 def branches() -> dict[str, str]:
-    """{branch of linux/: commit}"""
+    """Returns {branch of linux/: commit}."""
     tips = git('for-each-ref', '--format=%(refname:short) %(objectname)', 'refs/heads').splitlines()
     return dict(line.split() for line in tips)
 
 
 def unchanged() -> bool:
-    """Are the branches and series/ unchanged since they last matched?"""
+    """Returns whether the branches and series/ are unchanged since they last matched."""
     names, state, tips = parts(), load_state(), branches()
     return list(state) == names and all(
         state[name] == (tips.get(name), digest(name)) for name in names

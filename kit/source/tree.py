@@ -34,7 +34,7 @@ def main(keep: bool = False, stay: bool = False) -> None:
 
 
 def synchronize(keep: bool, stay: bool) -> None:
-    """See above; the caller holds the lock."""
+    """Makes linux/ from series/ as the module's docstring describes. The caller holds the lock."""
     last = parts()[-1]
     if corresponds():
         files = uncommitted()

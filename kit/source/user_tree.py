@@ -24,7 +24,7 @@ def read(path: Path, *words: Word) -> Done:
 
 
 def merge_base(path: Path, named: str | None) -> str:
-    """The "base": the named commit, or the newest release below HEAD."""
+    """Returns the commit of "base": the named commit, or the newest release below HEAD."""
     if not named:
         found = read(
             path,
@@ -80,7 +80,8 @@ def copy_uncommitted(path: Path, folder: Path) -> None:
 
 
 def known(linux: str, what: str) -> tuple[Path, str, str]:
-    """(path, version, HEAD) of the user's tree. `what` names the expected tree in errors."""
+    """Returns (path, version, HEAD) of the user's tree. `what` names the expected tree in
+    errors."""
     path = Path(linux).expanduser().resolve()
     top = read(path, 'rev-parse', '--show-toplevel').stdout.strip() if path.is_dir() else ''
     if not top or Path(top).resolve() != path:
@@ -100,7 +101,7 @@ def dirty(path: Path) -> str:
 
 
 def alone() -> Tree:
-    """The clone of the user's tree."""
+    """Returns the clone of the user's tree."""
     return Tree('patched', BUILD / 'own')
 
 

@@ -41,12 +41,12 @@ Packed = dict[str, dict[str, Path]]  # {suite: {name in it: file}}
 
 
 def parser_tree() -> Path:
-    """The tree with the KTAP parser: linux/ or, if it does not exist, the user's tree."""
+    """Returns the tree with the KTAP parser: linux/ or, if it does not exist, the user's tree."""
     return LINUX if (LINUX / 'Makefile').exists() else user_tree.alone().linux
 
 
 def asked(text: str, tree: Tree) -> dict[str, set[str]]:
-    """{suite: {programs}} from words SUITE[:PROGRAM]; an empty set means all programs."""
+    """Returns {suite: {programs}} from words SUITE[:PROGRAM]. An empty set means all programs."""
     found: dict[str, set[str]] = {}
     for word in text.replace(',', ' ').split():
         suite, _, program = word.strip('/').partition(':')
@@ -57,7 +57,7 @@ def asked(text: str, tree: Tree) -> dict[str, set[str]]:
 
 
 def folder_of(machine: Machine, tree: Tree) -> Path:
-    """The folder in which suites are built."""
+    """Returns the folder in which suites are built."""
     return tree.root / 'build' / f'{machine.arch}-kselftest'
 
 
@@ -75,7 +75,7 @@ class Suite:
         return suite_command(self.machine, self.tree, self.name, self.top, *goals)
 
     def read_lists(self) -> dict[str, list[str]]:
-        """{variable of the suite's Makefile: names}"""
+        """Returns {variable: names} for the variables of the suite's Makefile that list files."""
         names = dict.fromkeys((*MADE, *KEPT))
         rule = '; '.join(f"echo 'list {name} $({name})'" for name in names)
         command, env = self.command(f'--eval=kit-lists: ; @{rule}', 'kit-lists')
@@ -87,12 +87,12 @@ class Suite:
         }
 
     def programs(self) -> list[str]:
-        """The programs that a run of the whole suite runs."""
+        """Returns the programs that a run of the whole suite runs."""
         return list(dict.fromkeys(name for each in RUN for name in self.lists[each]))
 
     def goals(self, wanted: set[str]) -> list[Word]:
-        """The goals of make. If all wanted programs are compiled, only they are built. If one is a
-        script, the whole suite is built, as the script may call any program."""
+        """Returns the goals of make. If all wanted programs are compiled, only they are built. If
+        one is a script, the whole suite is built, as the script may call any program."""
         compiled = {name for each in MADE for name in self.lists[each]}
         known = compiled | {name for each in KEPT for name in self.lists[each]}
         for name in sorted(wanted - known):
@@ -124,7 +124,7 @@ class Suite:
             say(f'selftests/{self.name} was not built completely: {shown(self.log)}')
 
     def files(self) -> dict[str, Path]:
-        """{name: path} of all existing files."""
+        """Returns {name: path} for all existing files of the suite."""
         found: dict[str, Path] = {}
         for names, folder in (MADE, self.made), (KEPT, self.source):
             for name in (each for key in names for each in self.lists[key]):
@@ -140,7 +140,7 @@ class Suite:
         return found
 
     def seconds(self) -> int:
-        """The time limit of a program in seconds; 0 means no limit."""
+        """Returns the time limit of a program in seconds; 0 means no limit."""
         settings = self.source / 'settings'
         text = settings.read_text() if settings.is_file() else ''
         found = re.search(r'^timeout=(\d+)$', text, re.M)
@@ -148,7 +148,8 @@ class Suite:
 
 
 def lacks(path: Path) -> str:
-    """The interpreter that a script needs and the guest lacks; empty if there is none."""
+    """Returns the interpreter that a script needs and the guest lacks. It is empty if the guest has
+    the interpreter."""
     with open(path, 'rb') as file:
         first = file.readline(200)
     if not first.startswith(b'#!'):
@@ -169,7 +170,7 @@ def command_of(suite: Suite, name: str) -> str:
 def tests_of(
     suite: Suite, wanted: set[str], files: dict[str, Path]
 ) -> tuple[list[Test], dict[str, str]]:
-    """(tests, {program: reason why it cannot run})"""
+    """Returns (tests, {program: reason why it cannot run}) for the wanted programs of the suite."""
     tests: list[Test] = []
     names, cannot = sorted(wanted) or suite.programs(), {}
     if not names:
@@ -207,7 +208,8 @@ def pack(path: Path, suites: Packed) -> Path:
 def prepared(
     machine: Machine, tree: Tree, wanted: dict[str, set[str]]
 ) -> tuple[list[Test], dict[str, str], Path]:
-    """(tests, {program: reason why it cannot run}, archive)"""
+    """Builds the wanted programs, and returns (tests, {program: reason why it cannot run},
+    archive)."""
     top = folder_of(machine, tree)
     tests: list[Test] = []
     cannot: dict[str, str] = {}
@@ -232,7 +234,7 @@ def main(
     iommu: str = '',
     tell: Callable[[results.Ended], object] | None = None,
 ) -> int:
-    """Returns the exit status; tell is called with the results."""
+    """Runs the kselftest and returns the exit status. `tell` is called with the results."""
     machine, tree = model.machine(arch), user_tree.use_alone(linux) if linux else PATCHED
     wanted = asked(kselftest, tree)
     tests, cannot, archive = prepared(machine, tree, wanted)

@@ -20,8 +20,8 @@ Asked = Iterable[tuple[str, BootTable]]  # (topic, its boot)
 
 
 def whole(topic: str, test: Test) -> Test:
-    """The test with its name filled in. For a reproducer, also the topic and the name of its file
-    in the guest."""
+    """Returns the test with its name filled in. For a reproducer, also fills in the topic and the
+    name of its file in the guest."""
     name = test.name or Path(test.program or test.kunit or test.reproducer).name
     if not test.reproducer:
         return replace(test, name=name)
@@ -31,14 +31,14 @@ def whole(topic: str, test: Test) -> Test:
 
 
 def tests_of(topic: str, boot: BootTable) -> tuple[Test, ...]:
-    """The boot's tests, including its `programs`. A program reports only an exit status."""
+    """Returns the boot's tests, including its `programs`. A program reports only an exit status."""
     plain = tuple(Test(program=program, tap=False) for program in boot.programs)
     return tuple(whole(topic, test) for test in boot.test + plain)
 
 
 def on_machine(options: Options, changes: Table) -> Options:
-    """The boot's options with the changes of the user. If the new number of CPUs cannot be divided
-    among the NUMA nodes, the guest has one node."""
+    """Returns the boot's options with the changes of the user. If the new number of CPUs cannot be
+    divided among the NUMA nodes, the guest has one node."""
     changed = replace(options, **changes)
     return replace(changed, nodes=1) if changed.cpus % changed.nodes else changed
 
@@ -69,9 +69,9 @@ def merged(asked: Asked, changes: Table | None = None) -> list[Boot]:
 
 
 def on_base(asked: Asked) -> list[Boot]:
-    """The boots of the base kernel, with the tests that must fail there. These boots are not
-    merged, as a failing test may crash the kernel. With `base_full` in topic.toml, they run only
-    with FULL=1."""
+    """Returns the boots of the base kernel, with the tests that must fail there. These boots are
+    not merged, as a failing test may crash the kernel. With `base_full` in topic.toml, they run
+    only with FULL=1."""
     found = []
     for topic, boot in asked:
         if tests := tuple(test for test in boot.test if test.base):
@@ -87,7 +87,7 @@ def chosen(
     full: bool = False,
     changes: Table | None = None,
 ) -> list[Boot]:
-    """The selected boots, with the selected tests. For `changes`, see merged()."""
+    """Returns the selected boots, with the selected tests. For `changes`, see merged()."""
     boots = merged(topics.boots(), changes) + ([] if changes else on_base(topics.boots()))
     boots = [
         replace(boot, tests=tuple(test for test in boot.tests if re.search(pattern, test.name)))

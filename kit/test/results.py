@@ -45,7 +45,7 @@ def ended_of(kernel: str, arch: str, said: Report, ended: Outcome) -> Ended:
 
 
 def programs(boot: Ended) -> list[tuple[str, list[Result]]]:
-    """[(program, [Result])] of a boot."""
+    """Returns [(program, [Result])] of a boot."""
     return [
         (name, list(several))
         for name, several in groupby(boot.results, key=lambda result: result.program)
@@ -53,13 +53,13 @@ def programs(boot: Ended) -> list[tuple[str, list[Result]]]:
 
 
 def plain(text: str) -> str:
-    """The text without control characters, and without #, which begins a KTAP directive."""
+    """Returns the text without control characters, and without #, which begins a KTAP directive."""
     return re.sub(r'[^ -\x22\x24-\uffff]+', ' ', text).strip()
 
 
 def group(name: str, lines: Sequence[str], good: bool, number: int) -> list[str]:
-    """The lines of a test with subtests. The lines of the subtests are indented; the line with the
-    test's own result comes last."""
+    """Returns the lines of a test with subtests. The lines of the subtests are indented; the line
+    with the test's own result comes last."""
     deeper = [f'    {line}' for line in lines]
     return [*deeper, f'{"ok" if good else "not ok"} {number} {plain(name)}']
 
@@ -69,8 +69,8 @@ def plan(name: str, count: int) -> list[str]:
 
 
 def name_in(result: Result) -> str:
-    """A result's name within its program. It must differ from the program's name, as a parser would
-    take a result of that name for the end of the program's results."""
+    """Returns a result's name within its program. It must differ from the program's name.
+    Otherwise, a parser would take the result for the end of the program's results."""
     return (
         plain(result.name)
         if plain(result.name) not in ('', plain(result.program))
@@ -79,7 +79,7 @@ def name_in(result: Result) -> str:
 
 
 def result_lines(number: int, result: Result, name: str) -> list[str]:
-    """The lines of a result, preceded by its log."""
+    """Returns the lines of a result, preceded by its log."""
     said = [plain(line) for line in ([result.why] if result.why else []) + list(result.log)]
     word = 'not ok' if result.word == verdict.FAILED else 'ok'
     skip = f' # SKIP {plain(result.why)}' if result.word == verdict.SKIPPED else ''
@@ -92,7 +92,7 @@ def good(results: Sequence[Result]) -> bool:
 
 
 def ktap(boots: Sequence[Ended]) -> str:
-    """KTAP with three levels: boots, programs, results."""
+    """Returns KTAP with three levels: boots, programs, results."""
     whole = ['KTAP version 1', f'1..{len(boots)}']
     for number, boot in enumerate(boots, 1):
         inside = programs(boot)
@@ -110,7 +110,7 @@ def ktap(boots: Sequence[Ended]) -> str:
 
 
 def junit(boots: Sequence[Ended]) -> str:
-    """JUnit's XML: each boot is a testsuite, and each program a class of testcases."""
+    """Returns JUnit's XML. Each boot is a testsuite, and each program a class of testcases."""
     top = ElementTree.Element('testsuites')
     for boot in boots:
         words = [result.word for result in boot.results]

@@ -49,8 +49,8 @@ class Asked:
 
 
 def there(test: Test, tree: Tree) -> bool:
-    """Does the tree have the test? A user's tree may lack tests that the series adds. It may also
-    lack fixes for bugs of the base, so reproducers do not run on it."""
+    """Returns whether the tree has the test. A user's tree may lack tests that the series adds. It
+    may also lack fixes for bugs of the base, so reproducers do not run on it."""
     if test.reproducer:
         return False
     if test.program:
@@ -61,7 +61,7 @@ def there(test: Test, tree: Tree) -> bool:
 
 
 def boots_of(asked: Asked, trees: Trees = OURS) -> list[Boot]:
-    """The selected boots; those on debug kernels come first, as they take longest."""
+    """Returns the selected boots. Those on debug kernels come first, as they take longest."""
     machine = {'iommu': asked.iommu, 'cpus': asked.cpus}
     boots = plan.chosen(
         asked.arch,
@@ -91,8 +91,8 @@ def boots_of(asked: Asked, trees: Trees = OURS) -> list[Boot]:
 
 
 def soaked(asked: Asked) -> list[str]:
-    """The architectures on which the test `soak` runs all workloads at once. It needs FULL=1. There
-    are none if the user has changed the kernel, the CPUs or the IOMMU of guests."""
+    """Returns the architectures on which the test `soak` runs all workloads at once. It needs
+    FULL=1. There are none if the user has changed the kernel, the CPUs or the IOMMU of guests."""
     if (
         not asked.full
         or asked.linux
@@ -135,7 +135,8 @@ def prepare(boot: Boot, trees: Trees = OURS) -> tuple[Path, list[Path]]:
 
 
 def patient(boot: Boot) -> Options:
-    """The boot's options. Its time limits are long, as other guests may run at the same time."""
+    """Returns the boot's options. Its time limits are long, as other guests may run at the same
+    time."""
     silence = max(test.timeout for test in boot.tests)
     return replace(
         boot.options,
@@ -147,7 +148,7 @@ def patient(boot: Boot) -> Options:
 def run_boot(
     boot: Boot, image: Path, files: Sequence[Path], tell: Tell | None = None
 ) -> tuple[Counts, int]:
-    """Runs one boot and prints its results; returns (Counter, guest status). tell is called with
+    """Runs one boot and prints its results; returns (Counter, guest status). `tell` is called with
     the results."""
     label, tests = f'{boot.arch} {boot.flavour}', boot.tests
     said = verdict.Failing(tests) if boot.on_base else verdict.Report(tests)
@@ -185,8 +186,8 @@ def run_boot(
 
 
 def worse(one: int, other: int) -> int:
-    """The worse status of two guests. A lost guest is worse than a splat, and a splat is worse than
-    a failed test."""
+    """Returns the worse status of two guests. A lost guest is worse than a splat, and a splat is
+    worse than a failed test."""
     badness = [guest.OK, guest.FAILED, guest.SPLAT, guest.LOST]
     return max(one, other, key=badness.index)
 
@@ -217,14 +218,14 @@ def run_all(
 
 
 def places() -> int:
-    """The number of guests at a time: one per CPU, but at most one per 5 GiB of memory, as the
-    largest guest has 4 GiB."""
+    """Returns the number of guests that may run at a time: one per CPU, but at most one per 5 GiB
+    of memory, as the largest guest has 4 GiB."""
     return max(1, min(host_cpus(), host_memory() // (5 << 30)))
 
 
 def main(trees: Trees = OURS, **given: Any) -> int:
-    """`given` has fields of Asked, or arguments of kselftest.main(); `results` is the file for the
-    results."""
+    """Runs `make test` and returns its exit status. `given` has fields of Asked, or arguments of
+    kselftest.main(). Its entry `results` is the file for the results."""
     found: list[Ended] = []
     path: Path | None = given.pop('results', None)
     if 'kselftest' in given:

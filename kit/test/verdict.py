@@ -69,8 +69,8 @@ def command_of(test: Test) -> str:
 
 
 def job_of(tests: Sequence[Test], first: str = '[ ! -e /job/keep_vm ] || /job/keep_vm') -> str:
-    """The shell script that runs the tests one after the other, each between two marks. `first` is
-    the first command of the script."""
+    """Returns the shell script that runs the tests one after the other, each between two marks.
+    `first` is the first command of the script."""
     lines = ['#!/bin/sh', 'cd /tmp', PLAIN, first]
     for number, test in enumerate(tests):
         # start the mark on a new line, even if the output lacks a final newline
@@ -93,7 +93,7 @@ class Report:
     """Prints each result as it arrives, then counts them."""
 
     def __init__(self, tests: Sequence[Test], tree: Path = LINUX) -> None:
-        """`tree` is the tree with the KTAP parser."""
+        """Prepares the report of these tests. `tree` is the tree with the KTAP parser."""
         self.tests, self.tree = tests, tree
         self.output: list[list[str] | None] = [None] * len(tests)  # lines; None = did not start
         self.code: list[int | None] = [None] * len(tests)
@@ -120,7 +120,7 @@ class Report:
         print(f'  {word:6} {seconds:6.1f} s  {self.name}: {result}', flush=True)
 
     def results(self) -> list[Result]:
-        """The results of all programs."""
+        """Returns the results of all programs."""
         return [
             result
             for given in zip(self.tests, self.output, self.code)
@@ -184,7 +184,7 @@ def parse(lines: Sequence[str], tree: Path = LINUX) -> tuple[Any, Any]:
 
 
 def leaves(parsed: Any) -> Iterator[tuple[str, Any]]:
-    """(path, test) of all tests without subtests."""
+    """Yields (path, test) for all tests without subtests."""
     todo = [(test.name, test) for test in parsed.subtests]
     while todo:
         path, test = todo.pop(0)
@@ -197,7 +197,7 @@ def leaves(parsed: Any) -> Iterator[tuple[str, Any]]:
 def judge(
     test: Test, lines: list[str] | None, code: int | None, tree: Path = LINUX
 ) -> tuple[int, int, list[tuple[str, str, tuple[str, ...]]]]:
-    """(passed, skipped, [(name, reason of the failure, log)]) for a test's output and exit
+    """Returns (passed, skipped, [(name, reason of the failure, log)]) for a test's output and exit
     status."""
     found = results_of(test, lines, code, tree)
     words = [result.word for result in found]
@@ -211,7 +211,7 @@ def judge(
 def results_of(
     test: Test, lines: list[str] | None, code: int | None, tree: Path = LINUX
 ) -> list[Result]:
-    """The results for a test's output and exit status."""
+    """Returns the results for a test's output and exit status."""
     name = test.name
 
     def whole(word: str, why: str, log: Sequence[str] = ()) -> Result:
@@ -241,7 +241,7 @@ def results_of(
 
 
 def of_status(whole: Callable[..., Result], code: int, lines: list[str]) -> Result:
-    """The result of a program that prints no KTAP, or whose KTAP has no results."""
+    """Returns the result of a program that prints no KTAP, or whose KTAP has no results."""
     if code == EXIT_SKIPPED:
         return whole(SKIPPED, next((line for line in reversed(lines) if line.strip()), ''))
     if code:
@@ -251,7 +251,7 @@ def of_status(whole: Callable[..., Result], code: int, lines: list[str]) -> Resu
 
 
 def of_leaf(test: Test, status: Any, path: str, each: Any) -> Result:
-    """The result for one line of KTAP."""
+    """Returns the result for one line of KTAP."""
     name, log, path = test.name, tuple(each.log), path or 'a result that is missing'
     if each.status == status.SUCCESS:
         return Result(name, path, PASSED, '', log)

@@ -30,7 +30,8 @@ def main(
     mem: str = '',
     **given: Any,
 ) -> int:
-    """`given` has fields of Options and Limits."""
+    """Boots a kernel, runs the job in the guest, and returns the exit status. `given` has fields of
+    Options and Limits."""
     for file in (job, *files):
         if not file.is_file():
             raise KitError(f'{file}: no such file')

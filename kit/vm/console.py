@@ -22,7 +22,8 @@ def read(path: Path) -> str:
 
 
 def numbered_lines(path: Path) -> list[tuple[int, str]]:
-    """(number, line) of all lines except comments; a missing file is an error."""
+    """Returns (number, line) for all lines of the file except comments. A missing file is an
+    error."""
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
@@ -42,7 +43,8 @@ def compiled(where: str, text: str) -> Rule:
 
 
 def exception(where: str, line: str) -> tuple[str, Rule, str, datetime.date]:
-    """(architecture, expression, reason, last day) from a line of splats.allowed."""
+    """Returns (architecture, expression, reason, last day) from a line of splats.allowed. `where`
+    names the line in errors."""
     parts = [part.strip() for part in line.split(' | ')]
     if len(parts) != 5 or not all(parts):
         raise KitError(f'{where}: expected ARCH | REGEX | REASON | LINK | YYYY-MM-DD')
@@ -56,7 +58,7 @@ def exception(where: str, line: str) -> tuple[str, Rule, str, datetime.date]:
 
 
 def exceptions(folder: Path = GUEST) -> dict[str, tuple[str, Rule, str, datetime.date]]:
-    """{FILE:NUMBER: exception()} for each line of splats.allowed."""
+    """Returns {FILE:NUMBER: exception()} for each line of splats.allowed."""
     found = [
         (f'guest/splats.allowed:{number}', line)
         for number, line in numbered_lines(folder / 'splats.allowed')
@@ -65,7 +67,7 @@ def exceptions(folder: Path = GUEST) -> dict[str, tuple[str, Rule, str, datetime
 
 
 def expired(folder: Path = GUEST, today: datetime.date | None = None) -> list[str]:
-    """Expired exceptions, one per line. An expired exception fails `make check`. On its
+    """Returns the expired exceptions, one per line. An expired exception fails `make check`. On its
     architecture, a console line that it allowed fails a run again."""
     today = today or datetime.date.today()
     return [

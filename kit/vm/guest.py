@@ -58,7 +58,7 @@ class Outcome:
 
 
 def die_with_parent() -> None:
-    """Called in the child: kills QEMU when its parent ends for any reason."""
+    """Makes the kernel kill QEMU when its parent ends for any reason. Runs in the child process."""
     parent = os.getppid()
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
@@ -66,7 +66,7 @@ def die_with_parent() -> None:
 
 
 def in_use(folder: Path) -> bool:
-    """Is the program that made the folder still running?"""
+    """Returns whether the program that made the folder is still running."""
     return Path('/proc', folder.name.rpartition('-')[2].partition('.')[0]).exists()
 
 
@@ -119,7 +119,8 @@ class Heard:
             self.sizes, self.last = sizes, now
 
     def overdue(self, now: float, limits: Limits) -> str | None:
-        """The limit that the guest has exceeded, as text; None if it exceeds none."""
+        """Returns the limit that the guest has exceeded, as text, or None if it has exceeded
+        none."""
         if self.up is None:
             late = now - self.start > limits.boot
             return f'did not reach its init within {limits.boot} s' if late else None
@@ -134,7 +135,7 @@ class Heard:
 
 
 def why_lost(heard: Heard, text: str, folder: Path, status: int) -> str:
-    """The reason why a guest ended without an exit status."""
+    """Returns the reason why a guest ended without an exit status."""
     if 'Kernel panic' in text:
         return 'panicked'
     if not heard.up:
@@ -146,8 +147,8 @@ def why_lost(heard: Heard, text: str, folder: Path, status: int) -> str:
 def judge(
     lost: str | None, code: int | None, found: Sequence[str], folder: Path
 ) -> tuple[int, str, str]:
-    """(status, message, detail) of a guest. The status is decided by the first of these that
-    applies: the guest was lost, the kernel had a splat, the job failed."""
+    """Returns (status, message, detail) of a guest. The status is decided by the first of these
+    that applies: the guest was lost, the kernel had a splat, the job failed."""
     where = shown(folder / 'console')
     if lost:
         registers = folder / 'registers'
@@ -220,7 +221,8 @@ def watch(
 
 
 def kvm_works(machine: Machine, image: Path) -> bool:
-    """Does a guest reach its init with KVM? An openable /dev/kvm does not prove that."""
+    """Returns whether a guest reaches its init with KVM. An openable /dev/kvm does not prove
+    that."""
     if not host_is(machine) or not os.access('/dev/kvm', os.R_OK | os.W_OK):
         return False
     flags = re.search(r'^flags\s*:.*\b(vmx|svm)\b', read(Path('/proc/cpuinfo')), re.M)
@@ -290,7 +292,7 @@ def run_guest(
 def shell(
     machine: Machine, image: Path, options: Options, share: str = '', gdb: bool = False
 ) -> int:
-    """Connects the guest's console to this terminal; returns QEMU's exit status."""
+    """Boots the image with the guest's console on this terminal; returns QEMU's exit status."""
     need(machine)
     accelerator = accelerator_for(machine, image, options)
     folder = new_folder(f'shell-{machine.arch}')

@@ -21,7 +21,7 @@ ONE_AT_A_TIME = threading.Lock()  # guests start in parallel
 def entry(
     number: int, name: str, mode: int, data: bytes = b'', device: tuple[int, int] = (0, 0)
 ) -> bytes:
-    """A member of an archive in the newc format, dated 1970."""
+    """Returns a member of an archive in the newc format, dated 1970."""
     head = '070701' + ''.join(
         f'{field:08x}'
         for field in (number, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
@@ -31,13 +31,13 @@ def entry(
 
 
 def archive(members: Iterable[Member]) -> bytes:
-    """An archive of members (name, mode, data[, device])."""
+    """Returns an archive with the members (name, mode, data[, device])."""
     parts = [entry(number, *member) for number, member in enumerate(sorted(members), 1)]
     return b''.join([*parts, entry(0, 'TRAILER!!!', 0)])
 
 
 def busybox(machine: Machine) -> Path:
-    """A static busybox of the guest's architecture."""
+    """Returns the path of a static busybox of the guest's architecture."""
     if host_is(machine) and HOST_BUSYBOX.exists() and static(HOST_BUSYBOX):
         return HOST_BUSYBOX
     path = BUILD / 'apt' / f'busybox-{machine.debian_arch}'
@@ -47,7 +47,7 @@ def busybox(machine: Machine) -> Path:
 
 
 def static(path: Path) -> bool:
-    """Does the ELF file lack a program interpreter?"""
+    """Returns whether the ELF file lacks a program interpreter."""
     data = path.read_bytes()
     offset, size, count = (
         int.from_bytes(data[at : at + length], 'little')
@@ -60,7 +60,8 @@ def static(path: Path) -> bool:
 
 
 def system(machine: Machine) -> Path:
-    """The archive with busybox and init; rewritten if either changed."""
+    """Returns the path of the archive with busybox and init. The archive is written again if one of
+    them has changed."""
     with ONE_AT_A_TIME:
         return write(BUILD / f'initrd-{machine.debian_arch}.cpio', archive(members(machine)))
 
@@ -84,7 +85,7 @@ def members(machine: Machine) -> list[Member]:
 
 
 def overlay(path: Path, files: dict[str, bytes]) -> Path:
-    """An archive with files {name in /job: bytes}."""
+    """Writes an archive with files {name in /job: bytes}, and returns its path."""
     return write(
         path,
         archive(
@@ -106,7 +107,7 @@ def write(path: Path, data: bytes) -> Path:
 
 
 def joined(path: Path, archives: Sequence[Path]) -> Path:
-    """Concatenates archives, all of which the kernel unpacks."""
+    """Writes the concatenated archives to `path`. The kernel unpacks all of them."""
     return write(path, b''.join(part.read_bytes() for part in archives))
 
 

@@ -12,12 +12,13 @@ LONGEST = 100  # maximum length of a socket's path
 
 
 def words() -> list[str]:
-    """Words for QEMU's command line. QEMU runs in the boot's folder."""
+    """Returns words for QEMU's command line. QEMU runs in the boot's folder."""
     return ['-qmp', f'unix:{NAME},server=on,wait=off']
 
 
 def registers(folder: Path) -> str:
-    """The registers of all CPUs, as QEMU prints them; empty if QEMU does not answer."""
+    """Returns the registers of all CPUs, as QEMU prints them. The text is empty if QEMU does not
+    answer."""
     path = str(folder / NAME)
     if len(path) > LONGEST:
         return ''

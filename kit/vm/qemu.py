@@ -19,7 +19,7 @@ def host_is(machine: Machine) -> bool:
 
 
 def found_version(machine: Machine) -> tuple[int, int]:
-    """(major, minor) of the installed QEMU; (0, 0) if there is none."""
+    """Returns (major, minor) of the installed QEMU, or (0, 0) if there is none."""
     if not shutil.which(machine.qemu):
         return 0, 0
     try:
@@ -49,7 +49,7 @@ def mebibytes(memory: str) -> int:
 
 
 def memory_words(cpus: int, size: int, options: Options) -> list[str]:
-    """The words for memory size, NUMA nodes and preallocation."""
+    """Returns the words for memory size, NUMA nodes and preallocation."""
     words = ['-m', f'{size}M']
     prealloc = f',prealloc=on,prealloc-threads={host_cpus()}' if options.prealloc else ''
     if options.nodes > 1:
@@ -78,7 +78,7 @@ def memory_words(cpus: int, size: int, options: Options) -> list[str]:
 def command_line(
     machine: Machine, accelerator: str, image: Path, initrd: Path, options: Options, console: str
 ) -> list[str]:
-    """QEMU's command line, without default devices."""
+    """Returns QEMU's command line, without default devices."""
     kvm, iommu = accelerator == 'kvm', machine.iommu_named(options.iommu)
     cpus = options.cpus or (1 if options.icount else 2)
     words = [

@@ -33,7 +33,7 @@
 #define AREA ((char *)(1UL << 36))
 
 static size_t page, pmd, size;
-static bool shmem;	/* drawn in each process */
+static bool shmem;	/* drawn at random in each process */
 static int first_slot;
 
 /* Four bytes, as a reader may see larger values half written */

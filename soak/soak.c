@@ -228,7 +228,7 @@ static void start(struct actor *actor)
 	}
 }
 
-/* Reaps all processes that have ended, also orphans of victims; false: there are no others */
+/* Reaps all ended processes, also orphans of victims. Returns false if no process is left. */
 static bool reap(void)
 {
 	int status;
@@ -278,7 +278,7 @@ static void print_stacks(void)
 	globfree(&found);
 }
 
-/* Waits until all actors end; false: some had to be killed */
+/* Waits until all actors end. Returns false if some had to be killed. */
 static bool everybody_ended(void)
 {
 	double late = now() + END_S;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the actors of the soak share: counts, random numbers, and the processes to disturb. */
+/* Data shared by the actors of the soak: counts, random numbers, and the processes to disturb. */
 #ifndef SOAK_H
 #define SOAK_H
 

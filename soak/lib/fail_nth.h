@@ -10,6 +10,6 @@
 
 void open_fail_nth(void);
 void arm(unsigned int nth);
-bool disarm(void);		/* did it happen? */
+bool disarm(void);		/* returns whether the fault happened */
 
 #endif

@@ -16,7 +16,7 @@ from kit.paths import BUILD, shown
 from kit.process import step
 from kit.source.git import git
 
-KEPT = BUILD / 'kept'  # kernels built by make check and reused by make test
+KEPT = BUILD / 'kept'  # kernels that make check builds and make test reuses
 SYMBOLS = 'vmlinux.symvers'  # the kernel's exported symbols
 
 
@@ -82,8 +82,8 @@ def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, fold
     """Copies the objects of the patched kernel to the base's folder, so that the base's first build
     takes less time. Touches the sources that differ between the two trees. make then rebuilds only
     the objects that depend on these sources. ccache would not find any object, as the series adds a
-    symbol to the configuration. The .config is not copied: if this function is interrupted, the
-    next build finds no .config and calls it again.
+    symbol to the configuration. The .config is not copied. If this function is interrupted, the
+    next build therefore finds no .config and calls this function again.
     """
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)
     _, now = asked(machine, flavour, patched_tree)

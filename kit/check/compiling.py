@@ -53,7 +53,8 @@ def linux_of(arch: str) -> Path:
 @functools.cache
 def flavour_of(arch: str) -> str:
     """Returns the flavour in which patches are compiled for the architecture. `make test` boots
-    this flavour, so the kernel of the last patch is built only once. It is `plain` if possible."""
+    this flavour, so the kernel of the last patch is built only once. This flavour is `plain` if
+    possible."""
     flavours = [boot.flavour for boot in plan.chosen(arch=arch)] or ['plain']
     return 'plain' if 'plain' in flavours else flavours[0]
 

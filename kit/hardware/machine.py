@@ -3,8 +3,9 @@
 in a cover letter.
 
 The file is a JSON list. The first entry has the digests of the measured code. An entry with `facts`
-describes the machine when a kernel was measured. Each other entry is one figure: `kernel`, `boot`,
-`topic`, `device` (a BDF, mock, or empty), `row` (fields that identify the row, and unit), `value`.
+describes the machine as it was when a kernel was measured. Each other entry is one figure:
+`kernel`, `boot`, `topic`, `device` (a BDF, mock, or empty), `row` (fields that identify the row,
+and unit), `value`.
 """
 
 import json

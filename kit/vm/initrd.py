@@ -114,6 +114,6 @@ def joined(path: Path, archives: Sequence[Path]) -> Path:
 def with_job(
     machine: Machine, folder: Path, files: dict[str, bytes], more: Sequence[Path] = ()
 ) -> Path:
-    """Writes an initrd into the folder of a boot. The initrd has the system, more archives and, in
-    /job, these files."""
+    """Writes an initrd into the folder of a boot. The initrd contains the system, the archives in
+    `more` and, in /job, the files."""
     return joined(folder / 'initrd', [system(machine), *more, overlay(folder / 'job.cpio', files)])

@@ -39,7 +39,7 @@ def boot_both(bench, arch, images, job, file, options, what):
 
 
 def fields_of(name):
-    """The fields of a row, parsed from the name that the program prints."""
+    """Returns the fields of a row, parsed from the name that the program prints."""
     if found := IPIS.fullmatch(name):
         kind, order, neighbours = found.groups()
         return {
@@ -56,7 +56,7 @@ def fields_of(name):
 
 
 def timed_fields(name):
-    """The fields of a row that is measured with -icount."""
+    """Returns the fields of a row that is measured with -icount."""
     metric, _, rest = name.partition('_')
     if metric != 'gup':
         return {'metric': f'{name}_instructions'}
@@ -99,7 +99,7 @@ def instructions(bench, machine, file, rounds):
 
 # The minimum number of instructions is repeatable with 20 rounds. With three, it may be one higher.
 def one_machine(machine, bench, runs=5, rounds=20):
-    """(rows, accelerator)"""
+    """Measures one architecture and MMU, and returns (rows, accelerator)."""
     file = bench.selftest(machine[0], f'mm/{PROGRAM}')
     found, accelerator = instructions(bench, machine, file, rounds)
     return found + ipis(bench, machine, file, runs), accelerator
@@ -109,7 +109,7 @@ PARTS = {machine[1] or machine[0]: functools.partial(one_machine, machine) for m
 
 
 def measure(bench, **given):
-    """(rows, accelerator)"""
+    """Measures all machines, and returns (rows, accelerator)."""
     found = [one_machine(machine, bench, **given) for machine in MACHINES]
     return [each for rows, _ in found for each in rows], found[-1][1]
 
@@ -133,7 +133,7 @@ HEAD = ['what', 'on', 'CPUs', 'order', 'others']
 
 
 def describe(each):
-    """The cells that identify a row."""
+    """Returns the cells that identify a row."""
     what = each['metric'].replace('_instructions', ', instructions').replace('_', ' ')
     what = what.replace('ipis per', 'IPIs per')
     if 'kind' in each:
@@ -146,8 +146,8 @@ def describe(each):
 
 
 def cover(each):
-    """Does the cover letter have this row? It has rows of x86: some of the IPIs with 8 CPUs, and
-    the instructions of GUP-fast."""
+    """Returns whether the cover letter has this row. It has rows of x86: some of the IPIs with 8
+    CPUs, and the instructions of GUP-fast."""
     if each['arch'] != 'x86_64':
         return False
     if each['metric'] == 'ipis_per_collapse':

@@ -60,7 +60,7 @@ def unmap_calls(bench, behind):
 
 
 def calls(bench, file, behind, path, tree, what='-icount', words='', before='', **options):
-    """({metric: [seconds]}, accelerator) of calls/unmap_calls.c."""
+    """Runs calls/unmap_calls.c, and returns ({metric: [seconds]}, accelerator)."""
     arch, own = BEHIND[behind]
     return guest(
         bench,
@@ -81,8 +81,8 @@ def both(function):
 
 
 def in_instructions(metric, before, after, **details):
-    """A row in instructions. `before` and `after` are seconds with -icount: one nanosecond is one
-    instruction."""
+    """Returns a row in instructions. `before` and `after` are seconds with -icount: one nanosecond
+    is one instruction."""
     before, after = ([[round(1e9 * each, 2) for each in values]] for values in (before, after))
     return row(metric, before, after, 'instructions', **details)
 
@@ -112,7 +112,7 @@ def instructions(bench, behind):
 
 
 def dma_unmap(bench, tree):
-    """{metric: [nanoseconds of NUMBER unmaps]}. The IOMMU is in strict mode, so each unmap
+    """Returns {metric: [nanoseconds of NUMBER unmaps]}. The IOMMU is in strict mode, so each unmap
     invalidates its IOVAs."""
     bench.build('arm64', 'plain', tree)
     made = BUILD / f'dma-unmap-{tree}'
@@ -148,7 +148,7 @@ def dma_unmaps(bench):
 
 
 def syncs(bench):
-    """Rows with the CMD_SYNCs of an unmap of 1 GiB, divided by its number of 2 MiB blocks."""
+    """Returns rows with the CMD_SYNCs of an unmap of 1 GiB, per 2 MiB."""
     file = unmap_calls(bench, 'SMMUv3')
     before = (
         f'cd /sys/kernel/tracing\necho {SYNCS} > set_ftrace_filter\n'
@@ -186,8 +186,8 @@ def sizes(bench):
 
 
 def second_domain(bench, tree):
-    """{metric: [seconds]} of replay/replay.c. A container of type1 gets a second domain only if an
-    allocation fails, so the kernel has fault injection."""
+    """Runs replay/replay.c, and returns {metric: [seconds]}. A container of type1 gets a second
+    domain only if an allocation fails, so the kernel has fault injection."""
     options = Options(
         cpus=1,
         icount=True,
@@ -210,7 +210,7 @@ def second_domain(bench, tree):
 
 
 def replay(bench):
-    """Rows with the instructions that type1 executes to map 1 GiB into a second domain."""
+    """Returns rows with the instructions that type1 executes to map 1 GiB into a second domain."""
     (base, _), (patched, _) = (second_domain(bench, tree) for tree in TREES)
     for name in base:
         yield in_instructions(
@@ -225,8 +225,8 @@ def replay(bench):
 
 
 def seconds(bench, runs):
-    """Rows in seconds, with two vCPUs. Each run boots the base, the patched kernel, and the base
-    again. The difference between both boots of the base shows the noise."""
+    """Returns rows in seconds, with two vCPUs. Each run boots the base, the patched kernel, and the
+    base again. The difference between both boots of the base shows the noise."""
     file = unmap_calls(bench, 'VT-d')
     for path in PATHS:
         boots = [
@@ -305,7 +305,7 @@ def pages_of(each):
 
 
 def describe(each):
-    """The cells that identify a row."""
+    """Returns the cells that identify a row."""
     metric = each['metric']
     if metric == 'object_bytes':
         return [f'iommu_{each["format"]}.o, bytes', '', '']
@@ -325,7 +325,8 @@ def describe(each):
 
 
 def cover(each):
-    """Does the cover letter have this row? It has regressions of CMD_SYNCs and of unmaps of 4K."""
+    """Returns whether the cover letter has this row. It has regressions of CMD_SYNCs and of unmaps
+    of 4K."""
     return each['ratio'] < 1 and (
         each['metric'] == 'cmd_syncs_per_2m'
         or (each['metric'] == 'unmap_instructions' and each.get('kib') == 4)
@@ -333,7 +334,7 @@ def cover(each):
 
 
 def drawn(each):
-    """Does the picture have this row? It has unmaps of 1 GiB, and dma_unmap_single()."""
+    """Returns whether the picture has this row. It has unmaps of 1 GiB, and dma_unmap_single()."""
     return each['metric'] == 'dma_unmap_instructions' or (
         each['metric'] == 'unmap_instructions' and 'mib' in each
     )

@@ -48,7 +48,7 @@ LABELS = {  # metric: words
 
 
 def module(bench, tree):
-    """The folder of the modules for the tree's kernel."""
+    """Returns the folder of the modules for the tree's kernel."""
     return bench.module(
         'x86_64', 'trace', tree, SOURCE / 'iova_bench.c', BUILD / f'iova-bench-{tree}'
     ).parent
@@ -114,7 +114,8 @@ def boot_once(bench, tree, image, folder, jobs, cpus):
 
 
 def rows_of_returns(cpus, base, patched):
-    """Rows of job=return, from lines `return[_fq] IDLE_MS INSTRUCTIONS WARM PEAK KEPT NOW`."""
+    """Returns the rows of job=return. The module prints their figures in lines `return[_fq] IDLE_MS
+    INSTRUCTIONS WARM PEAK KEPT NOW`."""
     rows = []
     for name, queued in (('return', False), ('return_fq', True)):
         pairs = list(zip(base.get(name, ()), patched.get(name, ())))
@@ -138,8 +139,8 @@ def rows_of_returns(cpus, base, patched):
 
 
 def rows_of_traffic(cpus, one, other):
-    """Rows of mixed traffic. The figure is its speed after the burst, as a share of its speed
-    before any burst."""
+    """Returns the rows of mixed traffic. The figure is its speed after the burst, as a share of its
+    speed before any burst."""
     rows = []
     for name in one:
         found = re.fullmatch(r'traffic_(\d)_(\d+)s', name)
@@ -162,7 +163,7 @@ def rows_of_traffic(cpus, one, other):
 
 
 def rows_of_misses(cpus, one, other):
-    """Rows of job=burst, with limits of 32 and 64 bits."""
+    """Returns the rows of job=burst, with limits of 32 and 64 bits."""
     rows = []
     for limit in (64, 32):
         name = f'miss_after_{limit}'
@@ -184,7 +185,7 @@ def rows_of_misses(cpus, one, other):
 
 
 def rows_of(cpus, base, patched):
-    """All rows for this number of CPUs. `base` and `patched` are results of boot_once()."""
+    """Returns all rows for this number of CPUs. `base` and `patched` are results of boot_once()."""
     one, other, rows = base[0], patched[0], []
     if cpus == 1:
         rows.append(
@@ -286,7 +287,7 @@ HEAD = ['what', 'CPUs']
 
 
 def describe(each):
-    """The cells that identify a row."""
+    """Returns the cells that identify a row."""
     what = LABELS[each['metric']]
     if 'during' in each:
         what += f', {each["during"].replace("_", " ")}'
@@ -309,7 +310,7 @@ def describe(each):
 
 
 def cover(each):
-    """Does the cover letter have this row?"""
+    """Returns whether the cover letter has this row."""
     if each['metric'] == 'max_irqsoff_us':
         return each['during'].endswith(('flush_32-bit', 'shrink_32-bit'))
     if each['cpus'] != 64:
@@ -331,7 +332,7 @@ def cover(each):
 
 
 def drawn(each):
-    """Does the picture have this row? It has the rows with 64 CPUs."""
+    """Returns whether the picture has this row. It has the rows with 64 CPUs."""
     return each['cpus'] == 64
 
 

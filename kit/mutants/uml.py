@@ -27,7 +27,7 @@ KERNEL = 'seccomp=on', 'mem=1G'  # several CPUs need seccomp
 # only for this reason.
 GENERIC_PT, ITS_CASES, LATE = '_iommu_test', '.test_ranges*', 'priv->orig_nr_secondary_pagetable'
 RUNS = 10
-SECONDS = 300  # limit for a suite; the slowest takes about ten seconds
+SECONDS = 120  # limit for a suite; the slowest takes about ten seconds
 
 
 def kunitconfig() -> str:

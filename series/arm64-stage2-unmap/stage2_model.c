@@ -228,11 +228,6 @@ static bool should_yield(struct kvm_s2_mmu *unused, unsigned long nr)
 	return !any(3);
 }
 
-static bool never(struct kvm_s2_mmu *unused, unsigned long nr)
-{
-	return false;
-}
-
 static void check_mapped(void)
 {
 	refill();
@@ -280,15 +275,17 @@ static void unlocked(void)
 	}
 }
 
-static void unmap(u64 start, u64 end, kvm_pgtable_yield_fn_t stop)
+static void unmap(u64 start, u64 end, bool yields)
 {
 	u64 addr = start;
+
+	ops.should_yield = yields ? should_yield : NULL;
 
 	while (addr < end) {
 		u64 from = addr, to;
 
 		cleans = true;
-		if (kvm_pgtable_stage2_unmap_resumable(&pgt, &addr, end, stop))
+		if (kvm_pgtable_stage2_unmap_resumable(&pgt, &addr, end))
 			fail("an unmap failed");
 		cleans = false;
 		if (addr <= from)
@@ -397,7 +394,7 @@ static void run(int rounds)
 		default:
 			refill();
 			nr_visits = nr_invalidations;
-			unmap(start, start + size, any(2) ? should_yield : never);
+			unmap(start, start + size, any(2));
 			break;
 		}
 	}
@@ -407,7 +404,7 @@ static void run(int rounds)
 /* The size after which the base yields: a block of the lowest level that has blocks */
 #define LARGE	(PAGE_SHIFT == 12 ? SZ_1G : PAGE_SHIFT == 14 ? 16 * SZ_2M : SZ_512M)
 
-typedef int (*step_fn)(struct kvm_pgtable *, u64 *, u64, kvm_pgtable_yield_fn_t);
+typedef int (*step_fn)(struct kvm_pgtable *, u64 *, u64);
 
 /* With mmu_lock always contended: the walk must yield after @expected bytes. */
 static void check_batch(step_fn step, s8 level, bool fwb, u64 expected, const char *why)
@@ -421,8 +418,8 @@ static void check_batch(step_fn step, s8 level, bool fwb, u64 expected, const ch
 	for (u64 ipa = 0; ipa < 2 * LARGE; ipa += granule)
 		if (kvm_pgtable_stage2_map(&pgt, ipa, granule, PAGES_BASE + ipa, KVM_PGTABLE_PROT_RW, &mmu, 0))
 			fail("a map failed");
-	if (step(&pgt, &addr, 2 * LARGE, stage2_should_yield) ||
-	    addr != min(expected, 2 * LARGE)) {
+	ops.should_yield = stage2_should_yield;
+	if (step(&pgt, &addr, 2 * LARGE) || addr != min(expected, 2 * LARGE)) {
 		printf("%lluK pages, level %d: after %llu pages instead of %llu: ", PAGE_SIZE / 1024ull,
 		       level, addr / PAGE_SIZE + 0ull, expected / PAGE_SIZE + 0ull);
 		fail(why);
@@ -438,7 +435,8 @@ static void check_absent(step_fn step, bool fwb)
 	has_fwb = fwb;
 	vm.mmu_lock = true;
 	begin();
-	if (step(&pgt, &addr, SPACE, stage2_should_yield) || addr < SPACE)
+	ops.should_yield = stage2_should_yield;
+	if (step(&pgt, &addr, SPACE) || addr < SPACE)
 		fail("a walk yields although nothing is mapped");
 	end();
 }

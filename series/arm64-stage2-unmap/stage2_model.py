@@ -18,10 +18,10 @@ HERE = Path(__file__).resolve().parent
 ARM64 = HERE.parents[1] / 'linux' / 'arch' / 'arm64'
 
 DETACHED = (
-    '\tstage2_unmap_defer_flush(step, ctx->addr, ctx->addr + granule, KVM_PGTABLE_LAST_LEVEL);\n'
+    '\tstage2_unmap_defer_flush(step, ctx->addr, granule / PAGE_SIZE, KVM_PGTABLE_LAST_LEVEL);\n'
 )
 STASH = 'WRITE_ONCE(ptep[i], pte & ~KVM_PTE_VALID);'
-RANGE = 'addr + first * granule, addr + (last + 1) * granule, level);'
+RANGE = 'addr + first * granule, last - first + 1, level);'
 TABLE = '\tkvm_call_hyp(__kvm_tlb_flush_vmid_ipa, mmu, ctx->addr, TLBI_TTL_UNKNOWN);\n'
 CLEAN = (
     '\t\tmm_ops->dcache_clean_inval_poc(kvm_pte_follow(ptep[i], mm_ops), granule);\n'
@@ -35,18 +35,14 @@ MUTATIONS = [
     (
         'a detached table is invalidated as if it were a block',
         DETACHED,
-        DETACHED.replace('KVM_PGTABLE_LAST_LEVEL', 'ctx->level'),
+        DETACHED.replace('granule / PAGE_SIZE, KVM_PGTABLE_LAST_LEVEL', '1, ctx->level'),
     ),
     (
         'the cleared entries are not invalidated after the walk',
         '\tstage2_unmap_flush(&step);\n',
         '',
     ),
-    (
-        'the last entry of a contiguous range is not invalidated',
-        RANGE,
-        RANGE.replace('last + 1', 'last'),
-    ),
+    ('the last entry of a contiguous range is not invalidated', RANGE, RANGE.replace(' + 1,', ',')),
     (
         'only the last of several contiguous ranges is invalidated',
         '\tif (step->flush_start == step->flush_end)\n',

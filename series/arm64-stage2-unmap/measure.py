@@ -178,6 +178,12 @@ BOOTS = {
         ('waiter', 'clear-log', 1024),
     ],
     ('waiter', 'cortex-a76'): [('waiter', 'delete', 128)],
+    # FWB without range TLBI
+    ('vhe', 'neoverse-v1'): [
+        ('latency', 'delete', 1024),
+        ('unmap', 'discard', 256),
+        ('locked', 'discard', 1024),
+    ],
     ('3 vCPUs', 'max'): [
         (kind, operation, 1024)
         for operation in ('discard', 'delete')
@@ -260,8 +266,9 @@ def reader(kind):
     return one(line, times)
 
 
-def jobs(mode, cpu):
-    """[(metric, unit, fields of the row, command, function that reads its output)] of a boot."""
+def jobs(mode, cpu, *operations):
+    """[(metric, unit, fields of the row, command, function that reads its output)] of a boot. If
+    `operations` are given, only those."""
     found = []
     for kind, operation, mib, *several in BOOTS[mode, cpu]:
         metric, unit, more, *_ = KINDS[kind]
@@ -271,12 +278,13 @@ def jobs(mode, cpu):
         if kind in ('small', 'page'):  # no -b, as the host's pages must be 4K, too
             command = command.replace(' -b', '')
         found.append((metric, unit, where, command, reader(kind)))
-    return found + OTHERS.get((mode, cpu), [])
+    found += OTHERS.get((mode, cpu), [])
+    return [job for job in found if not operations or job[2]['operation'] in operations]
 
 
-def boot(bench, tree, image, files, mode, cpu):
-    """The figures of jobs(mode, cpu) on one kernel, and the accelerator."""
-    planned = jobs(mode, cpu)
+def boot(bench, tree, image, files, mode, cpu, *operations):
+    """The figures of jobs(mode, cpu, *operations) on one kernel, and the accelerator."""
+    planned = jobs(mode, cpu, *operations)
     script, commands = ['#!/bin/sh'], list(dict.fromkeys(command for *_, command, _ in planned))
     for number, command in enumerate(commands):
         script.append(f'echo "## {number}"; {command} || exit')
@@ -317,7 +325,8 @@ def measured(bench, *wheres):
     files = [bench.selftest(ARCH, f'kvm/{program}') for program in PROGRAMS]
     keys = [(tree, *where) for where in wheres for tree in ('base', 'patched')]
     images = {
-        (tree, mode): bench.build(ARCH, FLAVOURS.get(mode, 'plain'), tree) for tree, mode, _ in keys
+        (tree, mode): bench.build(ARCH, FLAVOURS.get(mode, 'plain'), tree)
+        for tree, mode, *_ in keys
     }
     with Pool(host_cpus()) as pool:
         boots = {
@@ -325,9 +334,11 @@ def measured(bench, *wheres):
         }
         found = {key: each.result() for key, each in boots.items()}
     rows = []
-    for mode, cpu in wheres:
-        for number, (metric, unit, fields, *_) in enumerate(jobs(mode, cpu)):
-            before, after = ([[found[tree, mode, cpu][0][number]]] for tree in ('base', 'patched'))
+    for mode, cpu, *operations in wheres:
+        for number, (metric, unit, fields, *_) in enumerate(jobs(mode, cpu, *operations)):
+            before, after = (
+                [[found[tree, mode, cpu, *operations][0][number]]] for tree in ('base', 'patched')
+            )
             better = 'higher' if metric in HIGHER else 'lower'
             rows.append(row(metric, before, after, unit, better, **fields, mode=mode, cpu=cpu))
             # the base frees tables during the walk, so that cannot be measured separately
@@ -340,8 +351,19 @@ def part(where):
     return lambda bench, **_: measured(bench, where)
 
 
-# values of PART=: vhe-max, 3-vCPUs-max ...
-PARTS = {'-'.join(where).replace(' ', '-'): part(where) for where in BOOTS}
+# {value of PART=: a boot with some of its operations}. What a posting gives alone: alone-01;
+# alone-02, vhe-cortex-a76, vhe-neoverse-v1, protected-max; alone-03; alone-04, waiter-max;
+# protected-max.
+ALONE = {
+    'alone-01': ('vhe', 'max', 'discard', 'delete', 'close'),
+    'alone-02': ('vhe', 'max', 'log'),
+    'alone-03': ('3 vCPUs', 'max', 'discard'),
+    'alone-04': ('vhe', 'max', 'log', 'split', 'get-log', 'clear-log'),
+}
+# other values of PART=: vhe-max, 3-vCPUs-max ...
+PARTS = {'-'.join(where).replace(' ', '-'): part(where) for where in BOOTS} | {
+    name: part(where) for name, where in ALONE.items()
+}
 
 
 def measure(bench, **_):
@@ -377,33 +399,54 @@ def describe(each):
     return [what, each['mode'], each['cpu']]
 
 
-# rows of the cover letter: {metric: {(operation, mode, CPU)}}
+LATENCY = 'wakeup_latency_us'
+# {number of a posting, or '' for the whole topic: rows of its cover letter}, at most six
 COVER = {
-    'wakeup_latency_us': {
-        ('close', 'vhe', 'max'),
-        ('delete', 'vhe', 'max'),
-        ('delete', 'vhe', 'cortex-a76'),
-        ('delete', 'protected', 'max'),
-        ('split', 'vhe', 'max'),
-        ('get-log', 'vhe', 'max'),
-        ('log', 'protected', 'max'),
-        ('log', 'rt', 'max'),
-        ('flush', 'vhe', 'cortex-a76'),
-    },
-    'operation_instructions': {('flush', 'vhe', 'cortex-a76'), ('split', 'vhe', 'max')},
-    'unmap_instructions_locked': {('discard', 'vhe', 'max')},
-    'notifier_instructions': {('discard', 'vhe', 'cortex-a76')},
-    'nested_log_instructions': {('nested-log', 'nested', 'max')},
-    'faulting_vcpus_time': {('discard', '3 vCPUs', 'max')},
-    'faults_per_s': {('discard', '3 vCPUs', 'max')},
+    '': [
+        (LATENCY, 'close', 'vhe', 'max'),
+        (LATENCY, 'discard', 'vhe', 'max'),
+        ('unmap_instructions_locked', 'discard', 'vhe', 'max'),
+        (LATENCY, 'delete', 'vhe', 'cortex-a76'),
+        (LATENCY, 'delete', 'protected', 'max'),
+        (LATENCY, 'get-log', 'waiter', 'max'),
+    ],
+    '01': [
+        (LATENCY, 'close', 'vhe', 'max'),
+        ('notifier_instructions', 'discard', 'vhe', 'max'),  # a page, and 512
+        ('unmap_instructions', 'discard', 'vhe', 'max'),  # with huge pages of the host, and without
+        ('unmap_instructions_locked', 'discard', 'vhe', 'max'),
+    ],
+    '02': [
+        ('notifier_instructions', 'discard', 'vhe', 'cortex-a76'),  # a page, and 512
+        (LATENCY, 'log', 'vhe', 'max'),
+        (LATENCY, 'flush', 'vhe', 'cortex-a76'),
+        (LATENCY, 'delete', 'vhe', 'cortex-a76'),
+        (LATENCY, 'delete', 'protected', 'max'),
+    ],
+    '03': [
+        ('faults_per_s', 'discard', '3 vCPUs', 'max'),
+        ('outside_retries', 'discard', '3 vCPUs', 'max'),
+    ],
+    '04': [
+        (LATENCY, operation, mode, 'max')
+        for operation in ('split', 'get-log', 'clear-log')
+        for mode in ('vhe', 'waiter')
+    ],
+    '05': [
+        ('unmap_instructions', 'discard', 'protected', 'max'),
+        ('unmap_instructions_task', 'discard', 'protected', 'max'),
+        ('operation_instructions', 'log', 'protected', 'max'),
+        (LATENCY, 'delete', 'protected', 'max'),
+    ],
 }
 
 
 def cover(each):
-    """Does the cover letter have this row? It has the rows in COVER; latencies only for 1 GiB."""
-    where = each.get('operation'), each['mode'], each['cpu']
-    return where in COVER.get(each['metric'], ()) and (
-        each['metric'] != 'wakeup_latency_us' or each['mib'] == 1024
+    """Does the cover letter of the posting have this row? It has latencies only for 1 GiB."""
+    posting = re.search(r'TOPIC=[\w-]+/(\d+)', each.get('command', ''))
+    where = each['metric'], each.get('operation'), each['mode'], each['cpu']
+    return where in COVER[posting[1] if posting else ''] and (
+        each['metric'] != LATENCY or each['mib'] == 1024
     )
 
 

@@ -103,8 +103,8 @@ def address_of(who: str) -> str:
 
 def upstream(version: str, *places: str) -> str | None:
     """Looks for the tag of the base release in public git trees. Returns the commit that the tag
-    names, or None if no tree has the tag. The commit of the base in linux/ is unknown to
-    recipients."""
+    names, or None if no tree has the tag. Recipients do not have the commit that linux/ uses as
+    its base, so a letter names this one."""
     tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = result(

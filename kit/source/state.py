@@ -147,7 +147,7 @@ def own_work() -> str:
 
 
 def elsewhere() -> str:
-    """Returns the branch or commit checked out in linux/. It is empty if this is the last commit of
+    """Returns the branch or commit that linux/ has checked out, or '' if that is the last commit of
     the series."""
     tip = try_git('rev-parse', '-q', '--verify', f'refs/heads/{parts()[-1]}').stdout
     commit = git('rev-parse', 'HEAD')

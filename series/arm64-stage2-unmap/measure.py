@@ -417,20 +417,24 @@ COVER = {
         ('unmap_instructions_locked', 'discard', 'vhe', 'max'),
     ],
     '02': [
-        ('notifier_instructions', 'discard', 'vhe', 'cortex-a76'),  # a page, and 512
+        ('unmap_instructions_task', 'discard', 'protected', 'max'),
         (LATENCY, 'log', 'vhe', 'max'),
+        (LATENCY, 'delete', 'protected', 'max'),
         (LATENCY, 'flush', 'vhe', 'cortex-a76'),
         (LATENCY, 'delete', 'vhe', 'cortex-a76'),
-        (LATENCY, 'delete', 'protected', 'max'),
+        (LATENCY, 'delete', 'vhe', 'neoverse-v1'),
     ],
     '03': [
         ('faults_per_s', 'discard', '3 vCPUs', 'max'),
         ('outside_retries', 'discard', '3 vCPUs', 'max'),
     ],
     '04': [
-        (LATENCY, operation, mode, 'max')
-        for operation in ('split', 'get-log', 'clear-log')
-        for mode in ('vhe', 'waiter')
+        ('operation_instructions', 'get-log', 'vhe', 'max'),
+        (LATENCY, 'clear-log', 'waiter', 'max'),
+        (LATENCY, 'clear-log', 'vhe', 'max'),
+        (LATENCY, 'get-log', 'waiter', 'max'),
+        (LATENCY, 'split', 'waiter', 'max'),
+        (LATENCY, 'split', 'vhe', 'max'),
     ],
     '05': [
         ('unmap_instructions', 'discard', 'protected', 'max'),

@@ -446,11 +446,12 @@ COVER = {
 
 
 def cover(each):
-    """Does the cover letter of the posting have this row? It has latencies only for 1 GiB."""
+    """Does the cover letter of the posting have this row? It has latencies only for 1 GiB, unless
+    they have become longer."""
     posting = re.search(r'TOPIC=[\w-]+/(\d+)', each.get('command', ''))
     where = each['metric'], each.get('operation'), each['mode'], each['cpu']
     return where in COVER[posting[1] if posting else ''] and (
-        each['metric'] != LATENCY or each['mib'] == 1024
+        each['metric'] != LATENCY or each['mib'] == 1024 or each['patched'] > each['base']
     )
 
 

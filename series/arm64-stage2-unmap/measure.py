@@ -425,6 +425,7 @@ COVER = {
         (LATENCY, 'delete', 'vhe', 'neoverse-v1'),
     ],
     '03': [
+        ('faulting_vcpus_time', 'discard', '3 vCPUs', 'max'),
         ('faults_per_s', 'discard', '3 vCPUs', 'max'),
         ('outside_retries', 'discard', '3 vCPUs', 'max'),
     ],

@@ -134,7 +134,7 @@ HEAD = ['what', 'on', 'CPUs', 'order', 'others']
 
 def describe(each):
     """Returns the cells that identify a row."""
-    what = each['metric'].replace('_instructions', ', instructions').replace('_', ' ')
+    what = each['metric'].replace('collapse_instructions', 'instructions').replace('_', ' ')
     what = what.replace('ipis per', 'IPIs per')
     if 'kind' in each:
         what = {'sync': 'IPIs for walks', 'tlb': 'IPIs for TLBs'}[each['kind']]
@@ -147,14 +147,14 @@ def describe(each):
 
 def cover(each):
     """Returns whether the cover letter has this row. It has rows of x86: some of the IPIs with 8
-    CPUs, and the instructions of GUP-fast."""
+    CPUs, and the instructions of a collapse."""
     if each['arch'] != 'x86_64':
         return False
     if each['metric'] == 'ipis_per_collapse':
         worst = each['kind'] == 'tlb' and each['order'] == 9 and each['neighbours'] == 'idle'
         walks = each['neighbours'] == 'walk' and each['order'] in (2, 9)
         return each['cpus'] == 8 and (worst or walks)
-    return each['metric'] == 'gup_fast_instructions' and each['pages'] == 1
+    return each['metric'] == 'collapse_instructions'
 
 
 def note(data):

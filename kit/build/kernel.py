@@ -79,10 +79,10 @@ def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
 
 
 def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, folder: Path) -> None:
-    """Copies the objects of the patched kernel to the base's folder, so that the base's first build
-    takes less time. Touches the sources that differ between the two trees. make then rebuilds only
-    the objects that depend on these sources. ccache would not find any object, as the series adds a
-    symbol to the configuration. The .config is not copied. If this function is interrupted, the
+    """Copies the objects of the patched kernel to the folder of the base. The first build of the
+    base then takes less time. Touches the sources that differ between the two trees. make then
+    rebuilds only the objects that depend on these sources. ccache would not find any object, as the
+    series adds a symbol to the configuration. The .config is not copied. If this function is interrupted, the
     next build therefore finds no .config and calls this function again.
     """
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)

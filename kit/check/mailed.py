@@ -132,8 +132,8 @@ def is_signed(data: bytes) -> bool:
 
 
 def has_letter(part: str) -> bool:
-    """Returns whether the letter of a posting is a mail of its own. In a posting of one patch, b4
-    puts the letter below the message of the patch."""
+    """Returns whether the cover letter of a posting is sent as a separate mail. If a posting has
+    only one patch, b4 puts the letter below the message of this patch."""
     return not is_single(part) and len(patch_files(part)) > 1
 
 

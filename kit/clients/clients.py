@@ -81,8 +81,8 @@ def boot(
 def rows_of(
     before: Sequence[Figures], after: Sequence[Figures], unit: str, **more: str
 ) -> list[Row]:
-    """Returns a row for each figure that every boot has. `before` has the figures of the base's
-    boots, `after` those of the patched kernel's boots."""
+    """Returns a row for each figure that all boots printed. `before` has the figures of the boots
+    of the base, `after` those of the patched kernel."""
     keys = [key for key in before[0] if all(key in figures for figures in (*before, *after))]
     found = []
     for key in keys:

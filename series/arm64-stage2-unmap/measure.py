@@ -351,9 +351,9 @@ def part(where):
     return lambda bench, **_: measured(bench, where)
 
 
-# {value of PART=: a boot with some of its operations}. What a posting gives alone: alone-01;
-# alone-02, vhe-cortex-a76, vhe-neoverse-v1, protected-max; alone-03; alone-04, waiter-max;
-# protected-max.
+# {value of PART=: a boot with some of its operations}. The bench.json of posting 01 has the part
+# alone-01; that of 02 has alone-02, vhe-cortex-a76, vhe-neoverse-v1 and protected-max; that of 03
+# has alone-03; that of 04 has alone-04 and waiter-max; that of 05 has protected-max.
 ALONE = {
     'alone-01': ('vhe', 'max', 'discard', 'delete', 'close'),
     'alone-02': ('vhe', 'max', 'log'),

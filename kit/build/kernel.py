@@ -82,8 +82,8 @@ def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, fold
     """Copies the objects of the patched kernel to the folder of the base. The first build of the
     base then takes less time. Touches the sources that differ between the two trees. make then
     rebuilds only the objects that depend on these sources. ccache would not find any object, as the
-    series adds a symbol to the configuration. The .config is not copied. If this function is interrupted, the
-    next build therefore finds no .config and calls this function again.
+    series adds a symbol to the configuration. The .config is not copied. If this function is
+    interrupted, the next build therefore finds no .config and calls this function again.
     """
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)
     _, now = asked(machine, flavour, patched_tree)

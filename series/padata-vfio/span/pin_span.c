@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Maps and unmaps present memory with VFIO type1 or iommufd, or memfds with iommufd.
+ * Maps and unmaps memory with VFIO type1 or iommufd, or memfds with iommufd.
  * Prints the nanoseconds of each call, which are instructions with -icount.
  *
- *   pin_span GROUP|DEVICE|mock MIB BACKING [kill]
+ *   pin_span GROUP|DEVICE|mock MIB BACKING [absent|kill]
  *
+ * The memory is present when it is mapped, unless the last argument is "absent".
  * "mock" stands for a mock device, which iommufd has with IOMMUFD_TEST.
  * With "kill", the process that has mapped the memory is killed before it unmaps.
  * The figure "kill" is the time until the process can be reaped. By then, its
@@ -142,6 +143,8 @@ static void touch(char *memory, size_t size, const char *backing)
 	memset(memory, 1, size);
 }
 
+static bool absent;	/* memory is mapped before its first access */
+
 static uint64_t now(void)
 {
 	struct timespec ts;
@@ -248,7 +251,8 @@ static int main_iommufd(const char *path, size_t size, const char *backing)
 	};
 	int failed;
 
-	touch(memory, size, backing);
+	if (!absent)
+		touch(memory, size, backing);
 	failed = fd < 0 ? call(iommufd, IOMMU_IOAS_MAP, &map, "map") :
 			  call(iommufd, IOMMU_IOAS_MAP_FILE, &map_file, "map");
 	if (failed)
@@ -262,8 +266,10 @@ static int main_iommufd(const char *path, size_t size, const char *backing)
 
 int main(int argc, char **argv)
 {
-	bool killed = argc == 5 && !strcmp(argv[4], "kill");
-	size_t size = argc == 4 || killed ? strtoul(argv[2], NULL, 0) << 20 : 0;
+	const char *how = argc == 5 ? argv[4] : "";
+	bool killed = !strcmp(how, "kill");
+	bool known = argc == 4 || killed || !strcmp(how, "absent");
+	size_t size = known ? strtoul(argv[2], NULL, 0) << 20 : 0;
 	struct vfio_iommu_type1_dma_map map = {
 		.argsz = sizeof(map),
 		.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
@@ -279,14 +285,16 @@ int main(int argc, char **argv)
 	char *memory;
 
 	if (!size)
-		errx(2, "usage: pin_span GROUP|DEVICE|mock MIB BACKING [kill]");
+		errx(2, "usage: pin_span GROUP|DEVICE|mock MIB BACKING [absent|kill]");
+	absent = argc == 5 && !killed;
 	if (killed)
 		kill_when_mapped();
 	if (!strncmp(argv[1], "/dev/vfio/devices/", 18) || !strcmp(argv[1], "mock"))
 		return main_iommufd(argv[1], size, argv[3]);
 	container = container_of(argv[1]);
 	memory = memory_of(size, argv[3]);
-	touch(memory, size, argv[3]);
+	if (!absent)
+		touch(memory, size, argv[3]);
 	map.vaddr = (uintptr_t)memory;
 	if (call(container, VFIO_IOMMU_MAP_DMA, &map, "map"))
 		err(1, "%s", argv[3]);

@@ -139,7 +139,7 @@ class Verb:
     # tree instead of linux/. `base`: a linux/ with at least the base.
     needs: str = ''
     packages: str = ''  # a key of SETS in kit/setup/deps.py
-    archs: str = ''  # install compilers and QEMU of `one` architecture, or of `all` that are booted
+    archs: str = ''  # install compilers and QEMU for `one` architecture, or for `all` booted ones
     make: bool = True  # is the verb also a target of make?
     words: tuple[str, ...] = ()  # positional arguments
     also: dict[str, str] = field(default_factory=dict)  # {another name of an option: option}
@@ -499,7 +499,8 @@ def main() -> None:
         print(found)
 
 
-# errors of disks and permissions; other OSErrors are bugs and get a traceback
+# system errors such as a full disk or a missing permission; other OSErrors are bugs and get a
+# traceback
 OF_THE_SYSTEM = {
     errno.ENOSPC,
     errno.EDQUOT,

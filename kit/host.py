@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The CPUs and the memory of the host that builds and guests may use."""
+"""The host's CPUs and memory, as far as builds and guests may use them."""
 
 import os
 from pathlib import Path

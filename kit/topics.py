@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The topics: the folders of series/ that series/order names, and their topic.toml.
+"""The topics: the folders of series/ that are listed in series/order, and their topic.toml.
 
 No module of kit/ contains the name of a topic.
 """
@@ -62,7 +62,8 @@ def posting(part: str) -> model.Posting | None:
 
 def below(part: str) -> list[str]:
     """Returns the parts that a posting is based on when it is mailed, in the order in which they
-    apply. They are the topics in `after`, and the postings of its topic in `needs`."""
+    apply. They are the topics listed in `after` and, from the posting's own topic, the postings
+    listed in `needs`."""
     topic, found = topic_of(part), posting(part)
     names = parts_of(topic)
     wanted = {f'{topic}/{name}' for name in (found.needs if found else ())}

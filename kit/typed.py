@@ -2,8 +2,8 @@
 """Converts tables of TOML files to frozen dataclasses. An unknown key, a missing key or a value of
 a wrong type is an error. The error names the file and the key.
 
-The program, not the file, sets fields with the metadata NOT_IN_FILE. A class may define
-from_table(table, where), which then converts its tables.
+Fields that have the metadata NOT_IN_FILE are set by the program, not by the file. A class may
+define from_table(table, where), which then converts its tables.
 """
 
 import dataclasses

@@ -33,7 +33,8 @@ struct shared {
 	bool cgroups;
 	unsigned long count[NR_COUNTS];
 	unsigned long failed;	/* processes that ended with an error or an unexpected signal */
-	unsigned long balanced, unbalanced;	/* mappers whose VmLck, VmPin ended at 0, or not */
+	/* mappers that ended with VmLck and VmPin at 0, and all others that ended */
+	unsigned long balanced, unbalanced;
 	unsigned long foreign;	/* pages with data that was never written to them */
 	pthread_mutex_t lock;	/* protects victims. A victim is removed before it is reaped. */
 	struct victim victims[MAX_VICTIMS];

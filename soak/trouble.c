@@ -114,7 +114,7 @@ static void disturb(int slot)
 			counted(MIGRATE);
 		break;
 	default:
-		/* from less than one mapper needs to more than all mappers need */
+		/* from a limit too small for one mapper to one that is enough for all mappers */
 		snprintf(text, sizeof(text), "%lu", (128 + rnd(1000)) * MIB);
 		if (set(cgroup, "memory.max", text))
 			counted(LIMIT);

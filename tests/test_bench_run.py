@@ -24,7 +24,8 @@ class Run(unittest.TestCase):
         return [{'unit': 'instructions'}]
 
     def call(self, slowest, **given):
-        """The number of boots of each kernel. `slowest` is the smallest ratio of a boot."""
+        """The number of boots of each kernel. Of the ratios of all boots, `slowest` is the
+        smallest."""
 
         def quick(_, most):
             for self.boots in range(1, most + 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The lanes of make check, and their ends."""
+"""The lanes of make check, and how they end."""
 
 import signal
 import subprocess

@@ -160,7 +160,7 @@ class CommandLine(unittest.TestCase):
 
 
 class Ends(unittest.TestCase):
-    """The exit status and output of a program, for each cause of its end."""
+    """The exit status and output of a program, for each way in which it can end."""
 
     def ended(self, body):
         script = (

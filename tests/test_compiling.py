@@ -69,7 +69,8 @@ class Lines(Compiling):
 
 
 class Objects(Compiling):
-    """A patch of mm/ours.c and of a header that drivers/user.c includes, and its objects."""
+    """The objects to compile for a patch that changes mm/ours.c and a header. drivers/user.c
+    includes the header."""
 
     def objects(self, touched, listed):
         series = mock.Mock(

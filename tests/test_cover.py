@@ -96,7 +96,7 @@ class Records(unittest.TestCase):
         self.assertEqual('', provenance.mark(data))
         self.assertEqual('', provenance.mark({'topic': topic}))
         data['code'] = {**data['code'], topic: 'another'}
-        self.assertRegex(provenance.mark(data), f'^Stale: .*, with other code of {topic}.')
+        self.assertRegex(provenance.mark(data), f'^Stale: .*, before the code of {topic} changed.$')
 
     def test_each_part_of_a_record_has_its_own_code(self):
         topic, command = topics.measured()[0], 'make bench PART=x'
@@ -105,10 +105,11 @@ class Records(unittest.TestCase):
         rows = [{'metric': 'a'}, {'metric': 'b', 'command': command}]
         self.assertRegex(
             provenance.mark({'topic': topic, **now, 'rows': rows, 'parts': {command: old}}),
-            f'^Stale: measured on [0-9-]*, with other code of {topic}: rows of `{command}`.$',
+            f'^Stale: the rows of `{command}` were measured on [0-9-]*, '
+            f'before the code of {topic} changed.$',
         )
         new = {'topic': topic, **old, 'command': 'all', 'rows': rows, 'parts': {command: now}}
-        self.assertRegex(provenance.mark(new), f'other code of {topic}: rows of `all`.$')
+        self.assertRegex(provenance.mark(new), f'of `all` were .* the code of {topic} changed.$')
         # all rows belong to parts that were measured with the present code
         self.assertEqual('', provenance.mark({**new, 'rows': rows[1:]}))
 

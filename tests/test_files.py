@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks of the repository's own files: their forbidden contents."""
+"""Checks for forbidden contents in the repository's own files."""
 
 import tempfile
 import unittest

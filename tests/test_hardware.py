@@ -110,8 +110,8 @@ class Config(InFolder):
 
 
 class Script(InFolder):
-    """./measure in a folder with programs of the test, which replace id, uname and pin_span, and
-    with a folder instead of sysfs."""
+    """./measure in a temporary folder. The test's own programs replace id, uname, pin_span and
+    modprobe, and a folder replaces sysfs."""
 
     DEVICE, OTHER = '0000:01:00.0', '0000:01:00.1'
 
@@ -168,7 +168,7 @@ class Script(InFolder):
 
     def restored(self):
         self.assertEqual(self.huge.read_text(), '7\n')
-        # of a real file, the kernel would put the brackets around `never` again
+        # in a real file, the kernel would move the brackets back to the word `never`
         self.assertIn(self.thp.read_text(), ('always madvise [never]\n', 'never\n'))
 
     def test_it_adds_to_one_file(self):

@@ -23,7 +23,7 @@ from kit.test import kselftest, results, test, verdict
 from kit.vm import guest
 
 KERNEL = 'VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 0\nEXTRAVERSION =\n'
-# Has the variables of lib.mk. A program is a shell script, which make copies.
+# Has the variables of lib.mk. Each program is a shell script, copied by a rule of this Makefile.
 MAKEFILE = """TEST_GEN_PROGS := ktap plain skips hangs
 TEST_GEN_PROGS_EXTENDED := extra broken
 TEST_PROGS := script.sh needs.pl

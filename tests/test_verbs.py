@@ -180,8 +180,8 @@ class Verbs(unittest.TestCase):
         self.assertIn('LINE 5', (self.linux / 'kernel/a.c').read_text())
 
     def newer_release(self, *tags):
-        """Makes the toy a git tree of v7.3.5, which changes lines next to those that the series
-        changes. `tags` are the release tags of this tree."""
+        """Turns the toy into a git tree of v7.3.5. That release changes a line next to lines that
+        the series changes. `tags` are the release tags of this tree."""
         self.git('init', '-q', cwd=self.toy)
         self.git('add', '-A', cwd=self.toy)
         self.git('commit', '-q', '-m', 'x', cwd=self.toy)
@@ -627,7 +627,8 @@ class Verbs(unittest.TestCase):
             self.good(verb)
 
     def killed_at_random(self, verb, prepare):
-        """A few times, kills the verb at a random moment, calls it again, and yields."""
+        """Kills the verb at a random moment, calls it again, and yields; repeats this a few
+        times."""
         prepare()
         start = time.monotonic()
         self.good(verb)
@@ -725,7 +726,7 @@ class Verbs(unittest.TestCase):
             self.assertEqual(people - set(recipients), set())
             self.assertNotIn(b'Range-diff', data)
         self.assertIn(b'\nTo: A Maintainer (Firm) <one@', mails[0][1].replace(b'"', b''))
-        self.assertIn(b'\n---\nWhy.\n', mails[0][1])  # the letter is below the only patch's message
+        self.assertIn(b'\n---\nWhy.\n', mails[0][1])  # one patch: the letter is below its message
         self.assertIn(f'base-commit: {self.git("rev-parse", "base")}'.encode(), mails[0][1])
         self.assertIn(b'\nSigned-off-by: A Sender <sender@example.com>\n', mails[0][1])
         # topic two was mailed on the base, not on topic one

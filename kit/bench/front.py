@@ -46,8 +46,8 @@ def in_words(value: float) -> str:
 
 
 def said(place: str, wanted: FrontRow, rows: Sequence[Row]) -> tuple[str, Row]:
-    """Returns (text, row). The row is the only one with the fields that `wanted` names, and the
-    text has the row's figures. `place` names the table in errors."""
+    """Returns (text, row). The row is the only one whose fields match `wanted`. The text is
+    `wanted.text` with the row's figures. `place` names the table in errors."""
     found = [row for row in rows if wanted.fields.items() <= row.items()]
     if len(found) != 1:
         raise KitError(f'{place}: {len(found)} recorded rows have {wanted.fields}, expected one')

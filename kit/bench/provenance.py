@@ -94,8 +94,8 @@ def of(topic: str) -> dict[str, object]:
 
 
 def mark(data: dict[str, Any]) -> str:
-    """Returns the text below the table that names the rows measured with older code. The text is
-    empty if there are none."""
+    """Returns the text to print below the table. It reports the rows that were measured with older
+    code, and is empty if there are none."""
     now, parts = below(data['topic']), data.get('parts', {})
     commands = sorted({row.get('command', '') for row in data.get('rows', [])}) or ['']
     stale: dict[str, list[str]] = {}
@@ -104,11 +104,11 @@ def mark(data: dict[str, Any]) -> str:
         then = measured.get('code', now)
         changed = sorted(name for name in {*now, *then} if now.get(name) != then.get(name))
         if changed:
-            said = f'measured on {measured["date"]}, with other code of {", ".join(changed)}'
+            said = f'measured on {measured["date"]}, before the code of {", ".join(changed)} changed'
             stale.setdefault(said, []).append(f'`{command or data["command"]}`')
     return ' '.join(
-        f'Stale: {said}.'
+        f'Stale: the rows were {said}.'
         if len(found) == len(commands)
-        else f'Stale: {said}: rows of {", ".join(found)}.'
+        else f'Stale: the rows of {", ".join(found)} were {said}.'
         for said, found in stale.items()
     )

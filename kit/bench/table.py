@@ -136,4 +136,4 @@ def markdown(data: Record) -> str:
     rule = ['---' if is_left else '---:' for is_left in left]
     show = ['| ' + ' | '.join(line) + ' |' for line in [head, rule, *lines]]
     said = filter(None, (topics.benchmark(data['topic']).note(data), provenance.mark(data)))
-    return '\n'.join([*show, '', ' '.join(said)])
+    return '\n'.join([*show, '', '. '.join(said)])

@@ -96,7 +96,8 @@ def of_suites(machine: Machine, src: Path, suites: Iterable[str], *names: str) -
 
 
 def known_symbols(src: Path, symbols: Collection[str]) -> set[str]:
-    """Returns those of the given symbols that a Kconfig file of the tree `src` defines."""
+    """Returns the subset of the given symbols that is defined in a Kconfig file of the tree
+    `src`."""
     if not symbols:
         return set()
     pattern = rf'^[[:space:]]*(menu)?config ({"|".join(symbols)})$'

@@ -16,7 +16,7 @@ from kit.paths import BUILD, shown
 from kit.process import step
 from kit.source.git import git
 
-KEPT = BUILD / 'kept'  # kernels that make check builds and make test reuses
+KEPT = BUILD / 'kept'  # kernels that `make check` builds and `make test` reuses
 SYMBOLS = 'vmlinux.symvers'  # the kernel's exported symbols
 
 
@@ -52,8 +52,8 @@ def copy_kernel(machine: Machine, from_folder: Path, to_folder: Path) -> None:
 
 
 def has_stamp(folder: Path, stamp: str) -> bool:
-    """Returns whether the kernel in the folder was built from the inputs with this stamp: see
-    asked()."""
+    """Returns whether the kernel in the folder was built from the inputs that this stamp
+    identifies: see asked()."""
     file = folder / '.stamp'
     return file.exists() and file.read_text() == stamp
 
@@ -104,14 +104,15 @@ def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, fold
             dirs_exist_ok=True,
             ignore=shutil.ignore_patterns('.stamp', '.lock', '.config'),
         )
-    for file in folder.rglob('*.cmd'):  # kbuild's saved commands name source and output folder
+    # the commands that kbuild saves contain the paths of the source and output folders
+    for file in folder.rglob('*.cmd'):
         text = file.read_text().replace(f'{patched}/', f'{src}/')
         file.write_text(text.replace(f'{other}/', f'{folder}/'))
 
 
 def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ()) -> Path:
-    """Builds the kernel if anything changed, and returns its image. `parts` are goals of make,
-    such as objects; if given, only they are built, and no kernel is linked."""
+    """Builds the kernel if anything changed, and returns its image. `parts` are make goals, such
+    as objects. If they are given, make builds only these goals and links no kernel."""
     src, folder = source(tree), tree.out(machine.arch, flavour)
     image, stamp, before = folder / machine.image, folder / '.stamp', kept(machine, flavour)
     try:

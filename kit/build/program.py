@@ -16,7 +16,7 @@ def build(
     machine: Machine, tree: Tree, made: Path, name: str, files: Sequence[Path], *more: Word
 ) -> Path:
     """Builds the program `name` from the C files `files`, in the folder `made`. `more` are
-    further words for the compiler."""
+    further arguments for the compiler."""
     mark = made / '.headers'
     with Lock(made):
         stamp = stamp_of(machine, sources_of(machine, tree))

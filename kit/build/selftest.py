@@ -44,9 +44,9 @@ def goals_of(
     machine: Machine, tree: Tree, suite: str, folder: Path, wanted: Iterable[str]
 ) -> list[str]:
     """Returns the goals of make for a suite. If [programs] of a topic.toml names the suite, only
-    the programs that it lists are built. If [suites] names the suite, it is built whole. Of any
-    other suite, only the wanted programs are built, as the suite may be large, or need libraries
-    that a cross compiler lacks."""
+    the programs that it lists are built. If [suites] names the suite, it is built whole. For any
+    other suite, only the wanted programs are built: the suite may be large, or it may need
+    libraries that a cross compiler lacks."""
     if named := topics.programs(suite):
         return [
             str(folder / program)
@@ -59,9 +59,10 @@ def goals_of(
 
 
 def library_of(machine: Machine, suite: str) -> tuple[str, str]:
-    """Returns (words for the compiler, words for the linker) with which both find the library that
-    the suite needs. Both are empty if the compiler has the library. A cross compiler usually lacks
-    it. In that case, the library's Debian package is unpacked below build/."""
+    """Returns (arguments for the compiler, arguments for the linker). They let both programs find
+    the library that the suite needs. Both strings are empty if the compiler has the library. A
+    cross compiler usually lacks it. In that case, the library's Debian package is unpacked below
+    build/."""
     if suite not in LIBRARIES:
         return '', ''
     (name, package), arch = LIBRARIES[suite], machine.debian_arch
@@ -106,7 +107,7 @@ def install_headers(machine: Machine, tree: Tree, folder: Path) -> None:
 
 
 def sources_of(machine: Machine, tree: Tree) -> str:
-    """Returns a digest of the sources of programs and installed headers."""
+    """Returns a digest of the files from which programs and installed headers are made."""
     return state(
         source(tree),
         BELOW,

@@ -28,8 +28,8 @@ Check = Callable[[], None]
 Lane = dict[str, Check]
 Words = dict[str, str]  # {name: passed, failed or skipped}
 
-# OWN has the checks of this repository's own files, READING those that only read. Each lane lists
-# its checks in the order in which they run. compiling_lane() makes the other lanes.
+# OWN has the checks of this repository's own files. READING has the checks that only read files.
+# Each lane lists its checks in the order in which they run. compiling_lane() makes the other lanes.
 OWN = {
     'python': files.python,
     'types': files.types,

@@ -26,7 +26,7 @@ A = TypeVar('A')
 B = TypeVar('B')
 
 WORK = BUILD / 'check'  # files of the checks
-READ = WORK / 'linux'  # a whole worktree that checks only read
+READ = WORK / 'linux'  # a whole worktree, which checks only read
 GENERIC = 'x86_64'  # generic code is built for this architecture
 ONE_AT_A_TIME = threading.Lock()  # held while the series is applied or a worktree is added
 
@@ -71,7 +71,7 @@ class Series:
         return [path for path in self.files if path.endswith(suffixes) and path not in gone]
 
     def kernel_files(self, files: Iterable[str]) -> list[str]:
-        """Returns those of the files that are C files of the kernel itself."""
+        """Of the given files, returns only the kernel's own C files."""
         others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
         return [path for path in files if path.endswith('.c') and not path.startswith(others)]
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Checks that compile for one architecture, in a worktree of this architecture. They compile each
-patch, the small configurations of topics, and the touched files with gcc W=1 and sparse."""
+patch and the small configurations of topics. They also compile the touched files with gcc W=1 and
+check them with sparse."""
 
 import functools
 import re
@@ -60,9 +61,9 @@ def flavour_of(arch: str) -> str:
 
 
 def sources(commit: str, arch: str) -> list[str]:
-    """Returns lines of git ls-tree for the files that a build of the commit for the architecture
-    reads. They omit documentation, tests, and the folders of other guests' architectures in
-    arch/."""
+    """Returns lines of git ls-tree for the files that are read when the commit is built for the
+    architecture. They omit documentation, tests, and the arch/ folders of all other architectures
+    that have a guest."""
     others = {f'arch/{other.source_arch}' for other in machines()} - {
         f'arch/{machine(arch).source_arch}'
     }
@@ -141,10 +142,10 @@ def users_of(headers: Iterable[str]) -> list[str]:
 def objects_of(
     topic: str, commit: str, below: str, arch: str, changed: Sequence[str] = ()
 ) -> list[str]:
-    """Returns the objects to compile for a patch. They are those of the C files that its topic
-    touches (or of the files in `changed`, if given). If the patch touches a header, objects of
-    files that include it are added. Objects that the build of the last commit did not make are left
-    out."""
+    """Returns the objects to compile for a patch. They are built from the C files that the patch's
+    topic touches (or from the files in `changed`, if given). If the patch touches a header, objects
+    of files that include it are added. Objects that the build of the last commit did not make are
+    left out."""
     headers = [path for path in touched(below, commit) if path.endswith('.h')]
     files = {*series().kernel_files(changed or series().topic_files[topic]), *users_of(headers)}
     folder = bisected(arch).out(arch, flavour_of(arch))
@@ -153,8 +154,8 @@ def objects_of(
 
 
 def made_by_its_folder(folder: Path, name: str) -> bool:
-    """Returns whether the Makefile of the folder that contains NAME.o built it. The Makefile of
-    another folder, as for hyp/vhe/../exception.o, uses other flags."""
+    """Returns whether NAME.o was built by the Makefile in its own folder. Some objects, such as
+    hyp/vhe/../exception.o, are built by another folder's Makefile, which uses other flags."""
     command = folder / Path(name).parent / f'.{Path(name).name}.o.cmd'
     return command.exists() and command.read_text().startswith(f'savedcmd_{name}.o ')
 
@@ -382,8 +383,8 @@ def files_for(config: Compile) -> list[str]:
 
 def commits_for(config: Compile, full: bool) -> list[str]:
     """Returns the commits to compile in a small configuration: by default, only the last commit.
-    With FULL=1, they are all commits of the configuration's topic and of later topics. This does
-    not apply to a configuration that is itself only for FULL=1."""
+    With FULL=1, the list has all commits of the configuration's topic and of later topics. This
+    does not apply to a configuration that is itself only for FULL=1."""
     if not full or config.full:
         return [series().last]
     first = list(series().tips).index(config.topic)

@@ -75,7 +75,7 @@ def shell() -> None:
 
 
 def has_columns(name: Path, line: str) -> bool:
-    """Returns whether the limit of columns applies to the line. Tables may be wider."""
+    """Returns whether the column limit applies to the line. Tables may be wider."""
     if name.suffix == '.md':
         return not line.startswith('|')
     return name.suffix in ('.toml', '.config', '.sh') or name.name in ('run', 'init')
@@ -93,8 +93,7 @@ def without_records(text: str) -> str:
 
 
 def faults_of(name: Path) -> list[str]:
-    """Returns a fault for each line of the file with forbidden contents, and for a missing
-    licence."""
+    """Returns the faults of the file: lines with forbidden contents, and a missing licence."""
     text, faults = text_of(name), []
     program = (
         name.parts[0] in PROGRAMS
@@ -116,7 +115,7 @@ def faults_of(name: Path) -> list[str]:
 
 
 def contents() -> None:
-    """Own files name no machine's path and no package mirror; programs carry their licence."""
+    """Own files have no machine-specific path or package mirror; programs carry their licence."""
     if faults := sum(map(faults_of, own_files()), []):
         raise Failed('\n'.join(faults))
 
@@ -179,7 +178,7 @@ def run_own_tests(*files: Path) -> None:
 
 
 def own_tests_of_verbs() -> None:
-    """Tests of the verbs pass. They give bad input and kill verbs at random, on a toy kernel."""
+    """Tests of the verbs pass. On a toy kernel, verbs get bad input and are killed at random."""
     run_own_tests(VERBS)
 
 

@@ -105,7 +105,7 @@ def parsed(mails: Sequence[Mail]) -> list[EmailMessage]:
 
 
 def faults_of_one(mail: EmailMessage, recipients: list[str], data: bytes) -> list[str]:
-    """Returns the faults of a mail that any mail can have."""
+    """Checks a mail for the kinds of fault that any mail can have; returns the faults."""
     what, faults = mail['Subject'], []
     shown = {
         name: [address for _, address in getaddresses(mail.get_all(name, []))]

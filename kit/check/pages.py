@@ -43,8 +43,8 @@ def kernel_doc_says(path: str, folder: Path) -> list[str]:
 
 
 def doc_says(commit: str, pages: Sequence[str]) -> list[str]:
-    """Returns the findings of docutils, and of the kernel's checkers of references and ABI
-    descriptions, in these pages of the commit."""
+    """Returns findings in the commit's version of these pages. They come from docutils and from the
+    kernel's checkers of references and ABI descriptions."""
     checkout(commit, READ)
     said = []
     # docutils lacks the directives and roles of Sphinx and the kernel

@@ -103,7 +103,7 @@ def spelling() -> None:
 
 
 def maintainers() -> None:
-    """The sections of MAINTAINERS that the series changes match files and are sorted."""
+    """Changed sections of MAINTAINERS are complete and unique, and their patterns match files."""
     need_patches()
     if 'MAINTAINERS' not in series().files:
         raise Skipped('MAINTAINERS is not touched')
@@ -163,7 +163,7 @@ def binding() -> None:
 
 
 def mutants() -> None:
-    """Each seeded bug of series/*/mutants applies to the whole series, and a boot runs its test."""
+    """Each diff of series/*/mutants applies to the whole series, and a boot runs the bug's test."""
     found = mutant.all_of_them()
     if not found:
         raise Skipped('no mutants in series/')

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make clients: runs unmodified programs from Debian's archive on the base and on the patched
 kernel. They are QEMU, which gives a device to a guest, and DPDK's testpmd. Exit statuses, answers
-and data must be right. clients/clients.json records the times of RUNS boots of each kernel.
+and data must be right. clients/clients.json records the times measured in RUNS boots of each
+kernel.
 
 clients/clients.toml has the packages and the cases. TEST selects cases. Ends with `N passed, N
 failed, N skipped`. Exit status: as for make test.
@@ -81,8 +82,8 @@ def boot(
 def rows_of(
     before: Sequence[Figures], after: Sequence[Figures], unit: str, **more: str
 ) -> list[Row]:
-    """Returns a row for each figure that all boots printed. `before` has the figures of the boots
-    of the base, `after` those of the patched kernel."""
+    """Returns a row for each figure that all boots printed. `before` has the figures from boots of
+    the base. `after` has the figures from boots of the patched kernel."""
     keys = [key for key in before[0] if all(key in figures for figures in (*before, *after))]
     found = []
     for key in keys:

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make hardware`: kernels and programs to measure on a machine, and the figures from there."""
+"""Builds kernels and programs for measurements on a machine (`make hardware`), and reads the
+figures that were measured there."""

@@ -61,7 +61,7 @@ def configure(machine: Machine, src: Path, folder: Path, given: str) -> None:
     text = written.read_text()
     final = dict(re.findall(r'^CONFIG_(\w+)=(.+)$', text, re.M))
     for name, value in wanted.items():
-        # kconfig omits a string whose symbol is off, and makes y of m if a symbol has no m
+        # kconfig omits a string whose symbol is off, and turns m into y if a symbol cannot be m
         allowed = {'y': 'ym', 'm': 'ym', '""': ('', '""')}.get(value, value)
         if final.get(name, '' if value == '""' else 'n') not in allowed:
             raise KitError(f'CONFIG_{name}={value} cannot be set: CONFIG= lacks what it needs')
@@ -106,7 +106,7 @@ def tables(jobs: Sequence[tuple[str, Job]]) -> tuple[str, str]:
 
 
 def code() -> str:
-    """Returns JSON without a single quote that identifies the code of both kernels."""
+    """Returns JSON that identifies the code of both kernels and contains no single quote."""
     found = {topic: provenance.code_of(topic) for topic in topics.order()}
     return json.dumps({'series': found, 'base': release(OURS.base)})
 

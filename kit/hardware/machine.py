@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The file that ./measure writes on a machine: its figures beside those of a topic's record, and
-in a cover letter.
+"""The file that ./measure writes on a machine. This module shows its figures beside the figures of
+a topic's record, and puts them into a cover letter.
 
 The file is a JSON list. The first entry has the digests of the measured code. An entry with `facts`
 describes the machine as it was when a kernel was measured. Each other entry is one figure:
@@ -37,7 +37,8 @@ class Machine:
 
 
 def key_of(row: Row) -> Key:
-    """Identifies a row of a record, and the same row of a machine, whose unit may differ."""
+    """Returns a key that identifies a row. A row of a record and the same row of a machine have the
+    same key, although their units may differ."""
     return tuple(sorted(item for item in about(row).items() if item[0] not in ('unit', 'better')))
 
 

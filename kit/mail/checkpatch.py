@@ -35,7 +35,7 @@ def says(paths: Sequence[Path], tree: Path, ignored: Iterable[str]) -> list[str]
 def findings(paths: Sequence[Path], tree: Path, *ignored: str) -> list[str]:
     """Returns the findings of the tree's checkpatch.pl in these patches. Two types are always
     ignored. FILE_PATH_CHANGES: `make check` verifies that new files are in MAINTAINERS.
-    UNKNOWN_COMMIT_ID: linux/ lacks the commits that Fixes: names."""
+    UNKNOWN_COMMIT_ID: linux/ lacks the commits that Fixes: tags refer to."""
     types = ['FILE_PATH_CHANGES', 'UNKNOWN_COMMIT_ID', *ignored]
     shares = [share for first in range(host_cpus()) if (share := paths[first :: host_cpus()])]
     with ThreadPoolExecutor(host_cpus()) as pool:

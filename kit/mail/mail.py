@@ -4,9 +4,9 @@ of the sender, in a branch of linux/ that b4 tracks. Below them, the branch has 
 prerequisites and the base. If the posting has one patch, its letter is put below the patch's
 message. In a topic with `single = true`, each patch is mailed separately.
 
---topic names TOPIC/NN-POSTING, TOPIC for all of its postings, or several of these; it may be
-omitted if there is only one topic. --patch selects patches of a `single` topic by their file name.
---machine puts the figures of a machine (kit/hardware/README.md) into the letters.
+--topic is TOPIC/NN-POSTING, or TOPIC for all of its postings. Several of these may be given.
+--topic may be omitted if there is only one topic. --patch selects patches of a `single` topic by
+their file name. --machine puts the figures of a machine (kit/hardware/README.md) into the letters.
 By default, an mbox is written below build/mail. --reflect sends the mails to the sender only.
 --send sends the mails to the recipients, and needs --reviewed. --linux or --stable-git names a git
 tree with the tag of the base release; the mail then names a public base-commit.
@@ -79,10 +79,10 @@ def git_says(key: str) -> str:
 
 
 def recipients(paths: Sequence[Path], more: Sequence[str]) -> list[str]:
-    """Returns lines To: (maintainers) and Cc: (reviewers, lists, and people in `more`) for the end
-    of the letter, from which b4 reads them. b4 sends each mail to all of these people. One call of
-    get_maintainer.pl therefore covers all patches; `b4 prep --auto-to-cc` makes two calls per
-    patch. b4 itself adds people from the patches' trailers."""
+    """Returns the To: lines (maintainers) and Cc: lines (reviewers, lists, and people in `more`).
+    They go at the end of the letter, where b4 reads them. b4 sends each mail to all of these
+    people. One call of get_maintainer.pl therefore covers all patches; `b4 prep --auto-to-cc` makes
+    two calls per patch. b4 itself adds people from the patches' trailers."""
     text = output(
         ['perl', 'scripts/get_maintainer.pl', '--no-git', '--no-git-fallback', '--rolestats']
         + [str(path) for path in paths],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make mutants TOPIC= DRAW=N: alters or deletes one randomly drawn line of the topic's code at a
-time, until N such bugs have changed a kernel. The topic's boots of `make test` must detect each
-bug.
+"""make mutants TOPIC= DRAW=N: seeds one bug at a time, until N bugs have changed a kernel. For each
+bug, alters or deletes a randomly drawn line of the topic's code. The topic's boots of `make test`
+must detect each bug.
 
 Run `make test` first: it verifies that these boots pass without a bug.
 """

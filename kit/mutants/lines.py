@@ -10,7 +10,7 @@ from kit.check.common import arch_of
 from kit.source.git import git
 from kit.topics import parts, parts_of
 
-# a statement of exactly one line, without which the code may still compile
+# a statement of exactly one line; the code may still compile after its deletion
 STATEMENT = re.compile(r'\t+(?!return\b|break;|case\b|goto\b|\w+:)[\w*(>.-].*;$')
 DELETED = 'deleted'
 # (name of the bug, pattern, replacement)
@@ -37,7 +37,7 @@ class Line:
 
 
 def code(path: str) -> bool:
-    """Returns whether the path is that of a C file of the kernel other than a test."""
+    """Returns whether the path belongs to a C file or header of the kernel that is not a test."""
     tests = ('test', 'selftest', 'kunit')
     others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
     stem = Path(path).stem
@@ -86,7 +86,8 @@ def altered(line: Line) -> list[tuple[str, str]]:
 
 
 def diff(line: Line, text: str) -> str:
-    """Returns a diff without context, for git apply, that replaces the line by this text."""
+    """Returns a diff that replaces the line with this text. The diff has no context, and is meant
+    for git apply."""
     return (
         f'--- a/{line.path}\n+++ b/{line.path}\n@@ -{line.number} +{line.number} @@\n'
         f'-{line.text}\n+{text}\n'

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""series/TOPIC/mutants/NAME.diff: one seeded bug, as a diff against the whole series with one line
-of context. Above the diff, the file has lines in the form of a mail's header:
+"""series/TOPIC/mutants/NAME.diff: one seeded bug, as a diff with one line of context. The diff
+applies to the whole series. Above it, the file has lines in the form of a mail's header:
 
     Breaks: the effect of the bug, in one sentence
     Test: the test that must fail, as named in a topic.toml

@@ -5,9 +5,9 @@ boots the test that must detect it, and records the outcome.
 SAMPLE=N tries only N of the bugs, and records nothing. DRAW=N instead alters or deletes randomly
 drawn lines of the topic in TOPIC=, and runs all of its tests: see kit/mutants/draw.py.
 
-Each test must first pass without the bug. In the closing line `N passed, N failed, N skipped`,
-detected bugs have passed, undetected bugs have failed, and equivalent bugs are skipped. Exit
-status: 0, or 1 if a bug has failed.
+Each test must first pass without the bug. The closing line `N passed, N failed, N skipped` counts
+detected bugs as passed, undetected bugs as failed, and equivalent bugs as skipped. Exit status: 0,
+or 1 if a bug is counted as failed.
 """
 
 import datetime
@@ -121,7 +121,7 @@ def chosen(topic: str, name: str, boot: str, sample: int, seed: int) -> list[Mut
 
 
 def drawn(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """Returns `count` of the mutants, drawn at random."""
+    """Draws `count` mutants at random and returns them."""
     count = min(count, len(mutants))
     say(f'mutants: {count} of {len(mutants)}, SEED={seed}')
     return random.Random(seed).sample(mutants, count)

@@ -2,8 +2,8 @@
 """Runs KUnit suites in user-mode Linux (UML). The kernel's kunit.py builds and starts UML. Trying a
 bug takes half a minute in UML, but several minutes with a debug kernel in a guest.
 
-UML is configured with the symbols that `uml` in each topic.toml names, and with the symbols of a
-debug kernel.
+UML is configured with the symbols that are listed under `uml` in each topic.toml, and with the
+symbols of a debug kernel.
 """
 
 import re

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The Debian packages that the verbs need. Installs missing packages as root; otherwise names
-them."""
+"""The Debian packages that the verbs need. When run as root, installs missing packages. Otherwise,
+reports them in an error message."""
 
 import os
 import re

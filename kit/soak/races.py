@@ -2,13 +2,13 @@
 """Selects KCSAN's reports of data races that concern the series. The base has many races, so a
 report counts only if one of its two accesses is in a function that the series changes.
 
-Reports name functions by the kernel's symbol table. If the compiler inlined a changed function, it
-has no symbol, and its callers count instead. Files that were not built are ignored: common names
-such as probe() would match functions of other drivers.
+Reports contain function names from the kernel's symbol table. If the compiler inlined a changed
+function, it has no symbol, and its callers count instead. Files that were not built are ignored:
+common names such as probe() would match functions of other drivers.
 
 The series may also allow a race in functions that it does not change. The report of such a race
-does not count. below() finds those of them in which the stacks of both accesses have changed
-functions.
+does not count. Of these reports, below() finds the ones in which the stacks of both accesses
+contain changed functions.
 """
 
 import re
@@ -54,8 +54,8 @@ def functions(text: str) -> Iterator[tuple[str, bool, int, int, list[str]]]:
 
 
 def changed_lines(diff: str) -> set[int]:
-    """Returns the numbers of lines that a diff without context adds, and of lines before deleted
-    ones."""
+    """Returns line numbers from a diff without context. They are the numbers of all added lines
+    and, where lines are only deleted, of the line before them."""
     found: set[int] = set()
     for first, count in re.findall(r'^@@ -\S+ \+(\d+)(?:,(\d+))? @@', diff, re.M):
         found.update(range(int(first), int(first) + max(1, int(count or 1))))
@@ -79,7 +79,7 @@ def compiled(machine: Machine, flavour: str) -> set[str]:
 
 
 def users(src: Path, files: set[str], names: set[str]) -> set[Function]:
-    """Returns the functions in these files that contain one of the names."""
+    """Searches these files, and returns each function whose code contains one of the names."""
     asked = [word for name in sorted(names) for word in ('-e', name)]
     named = try_git('grep', '-lwF', *asked, '--', *SOURCES, cwd=src).stdout.split()
     word = re.compile(rf'\b({"|".join(sorted(names))})\b')
@@ -145,8 +145,8 @@ def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def below(text: str, names: Sequence[str]) -> Counter[str]:
-    """Returns {title: number} for the reports that do not count, although the stacks of both
-    accesses have changed functions (`names`)."""
+    """Returns {title: number of reports} for the reports that do not count, although the stacks of
+    both accesses contain changed functions (`names`)."""
     wanted, rule = set(names), re.compile(of_others(names))
     return Counter(
         title

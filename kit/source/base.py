@@ -29,8 +29,8 @@ ORIGIN = LINUX / '.git/series-origin'  # the LINUX= from which linux/ was made
 NEEDED = 4 << 30  # bytes on disk: 1.8 GB of files, 0.4 GB of git's data, and the package
 
 
-# An argument `release` is X.Y, which stands for every X.Y.Z, or a single X.Y.Z. None stands for the
-# X.Y of the release in BASE.
+# An argument `release` is either X.Y, which stands for every X.Y.Z, or one particular X.Y.Z. None
+# stands for the X.Y of the release in BASE.
 
 
 def is_release(version: str, release: str | None) -> bool:

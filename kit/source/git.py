@@ -106,9 +106,10 @@ def remove(folder: Path) -> None:
 
 
 def whole(folder: Path) -> bool:
-    """Returns whether the folder is a work tree of a repository that exists, lists this folder and
-    has its commit. Otherwise, git in this folder would use the repository of a parent folder. If
-    linux/ was made again, git could also use the state of another worktree."""
+    """Returns whether the folder is a usable work tree: its repository exists, lists this folder,
+    and has the commit of this work tree's HEAD. Otherwise, git in this folder would use the
+    repository of a parent folder. If linux/ was made again, git could also use the state of another
+    worktree."""
     own = folder / '.git'
     if not own.exists():
         return False

@@ -6,9 +6,9 @@ is used. VERSION is X.Y.Z, or X.Y for the newest X.Y.Z. VERSION is looked up in 
 Without --linux, it is looked up in the stable git tree, then in Debian's package.
 
 linux/ must match series/. git rebases the topics' branches. Patches that the release already
-contains are dropped and named. Then series/ and BASE are written, as by `make export`. At a
-conflict, the command stops in an ordinary `git rebase`: resolve the conflict, then run `git rebase
---continue` and `make export`.
+contains are dropped, and their subjects are printed. Then series/ and BASE are written, as by `make
+export`. At a conflict, the command stops in an ordinary `git rebase`: resolve the conflict, then
+run `git rebase --continue` and `make export`.
 """
 
 import re
@@ -56,7 +56,8 @@ def release_of(path: Path) -> str:
 
 
 def asked(wanted: str, linux: str | None) -> tuple[str, str | Path | None]:
-    """Returns (release, path of the tree with it or None) for the argument TREE or VERSION."""
+    """Returns (release, path) for the argument TREE or VERSION. The path is TREE or, for VERSION,
+    the tree of --linux. It is None for VERSION without --linux."""
     if re.fullmatch(r'v?\d+\.\d+(\.\d+)?', wanted):
         return wanted.removeprefix('v'), linux
     path = Path(wanted).expanduser().resolve()

@@ -63,7 +63,7 @@ def load_state() -> dict[str, tuple[str, str]]:
 
 
 def series_changed(different: Sequence[str]) -> list[str]:
-    """Returns those of the differing files whose topic or posting has changed in series/ since
+    """Of the differing files, returns those whose topic or posting was changed in series/ after
     linux/ and series/ last matched. A git pull or an edit may have changed it."""
     changed = {topic for topic, (_, number) in load_state().items() if number != digest(topic)}
     return [name for name in different if name[len('series/') :].rpartition('/')[0] in changed]
@@ -95,8 +95,8 @@ def uncommitted() -> list[str]:
 
 
 def half_checked_out(name: str) -> bool:
-    """Returns whether the file is the same as in the last commit of MADE. If so, a `make tree` that
-    was killed wrote it."""
+    """Returns whether the file is the same as in the last commit of MADE. If so, it was written by
+    a `make tree` that was killed."""
     path = LINUX / name
     return path.is_file() and path.read_bytes() == base_file(name, MADE)
 

@@ -57,9 +57,9 @@ def synchronize(keep: bool, stay: bool) -> None:
         return
     tips = applied()
     # The checkout loses nothing: own_work() found all commits in series/, and git refuses to
-    # overwrite files. --force is used only if a `make tree` that was killed wrote all uncommitted
-    # files. This is checked again here, as the user may have edited files meanwhile. MADE refers to
-    # the commits, in case this process is killed.
+    # overwrite files. --force is used only if all uncommitted files were written by a `make tree`
+    # that was killed. This is checked again here, as the user may have edited files meanwhile. MADE
+    # refers to the commits, in case this process is killed.
     files = uncommitted()
     force = ['--force'] if files and all(map(half_checked_out, files)) else []
     git('update-ref', MADE, tips[last])

@@ -87,7 +87,7 @@ class Suite:
         }
 
     def programs(self) -> list[str]:
-        """Returns the programs that a run of the whole suite runs."""
+        """Returns the programs that are executed when the whole suite is run."""
         return list(dict.fromkeys(name for each in RUN for name in self.lists[each]))
 
     def goals(self, wanted: set[str]) -> list[Word]:

@@ -44,8 +44,9 @@ def on_machine(options: Options, changes: Table) -> Options:
 
 
 def merged(asked: Asked, changes: Table | None = None) -> list[Boot]:
-    """Merges boots that differ only in their tests. `changes` are {field of Options: value}
-    from the user, for example from CPUS=. With changes, every test may be skipped."""
+    """Merges boots that differ only in their tests. `changes` are {field of Options: value} from
+    the user, for example from CPUS=. If there are changes, any test is allowed to report that it
+    was skipped."""
     found: dict[object, Boot] = {}
     for topic, table in asked:
         tests = tests_of(topic, table)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make test: boots the topics' kernels and runs their selftests and KUnit suites. Tests of fixes of
-the base also run on the base kernel, where they must show the bug. At the end,
+"""make test: boots the topics' kernels and runs their selftests and KUnit suites. If a patch fixes
+a bug of the base, its test also runs on the base kernel, where it must show the bug. At the end,
 the tests must detect two seeded bugs (see `make mutants`). FULL=1 adds slow tests, five minutes of
 all workloads of `make soak` at once, some of Debian's programs, and more seeded bugs.
 
@@ -245,7 +245,7 @@ def clients() -> tuple[Counts, int]:
 
 
 def mutants(full: bool) -> Counts:
-    """Tries some of the seeded bugs: one in ten, or two."""
+    """Tries some of the seeded bugs: two bugs or, if `full` is set, one in ten."""
     from kit.mutants import run  # not at the top: kit.mutants.making imports this module
 
     return run.tenth() if full else run.two()

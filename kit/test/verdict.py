@@ -34,7 +34,8 @@ class Result:
     log: tuple[str, ...] = ()  # lines of its output
 
 
-# A shell function that runs a program and prints its exit status, its only result, as KTAP.
+# A shell function that runs a program and prints the program's exit status as KTAP. The program has
+# no other result.
 PLAIN = r"""plain() {
 	name=$1; shift
 	echo "TAP version 13"; echo "1..1"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finds the lines of a guest's console that fail a run, and reads files while they grow."""
+"""Finds lines on a guest's console that make a run fail, and reads files while they grow."""
 
 import datetime
 import re
@@ -67,8 +67,8 @@ def exceptions(folder: Path = GUEST) -> dict[str, tuple[str, Rule, str, datetime
 
 
 def expired(folder: Path = GUEST, today: datetime.date | None = None) -> list[str]:
-    """Returns the expired exceptions, one per line. An expired exception fails `make check`. On its
-    architecture, a console line that it allowed fails a run again."""
+    """Returns the expired exceptions, one per line. An expired exception makes `make check` fail.
+    Its console lines are no longer allowed: they make runs on its architecture fail again."""
     today = today or datetime.date.today()
     return [
         f'{where}: expired on {expiry} ({arch}): {reason}'

@@ -30,7 +30,7 @@ from kit.vm.qemu import command_line, host_is, need
 
 OK, FAILED, LOST, SPLAT = 0, 1, 2, 3  # exit statuses of verbs that boot guests
 RESULTS = BUILD / 'results'
-# On a busy host, four vCPUs did not run for more than half a minute. With its default limits, Linux
+# On a busy host, four vCPUs stalled for more than half a minute. With its default limits, Linux
 # reports this as a lockup. A real hang exceeds these higher limits, too.
 PATIENT = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
 FOLDERS = 40  # number of folders to keep in build/results
@@ -178,7 +178,8 @@ def watch(
     what: str | None = None,
     on_line: OnLine | None = None,
 ) -> Outcome:
-    """Starts QEMU (words), watches the guest within its limits, and returns the outcome."""
+    """Starts QEMU (words), waits until the guest ends or exceeds a limit, and returns the
+    outcome."""
     (folder / 'command').write_text(shlex.join(words) + '\n')
     progress, start, lost = Progress(what) if what else None, time.monotonic(), None
     heard = Heard(folder, start)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measures arm64-stage2-unmap: the latency of a real-time task while KVM walks stage 2, and the
-instructions of these walks.
+number of instructions that these walks take.
 
 Every boot runs with -icount: the guest's time is the number of instructions executed (1 ns = 1
 instruction). Boots that run at the same time therefore do not affect each other's figures.
@@ -275,7 +275,7 @@ def jobs(mode, cpu, *operations):
         (slots,) = several or (1,)
         command = perf(mode, operation, mib, slots, more)
         where = {'operation': operation, 'mib': mib, 'slots': slots, **FIELDS.get(kind, {})}
-        if kind in ('small', 'page'):  # no -b, as the host's pages must be 4K, too
+        if kind in ('small', 'page'):  # -b would give the host huge pages, not pages of 4K
             command = command.replace(' -b', '')
         found.append((metric, unit, where, command, reader(kind)))
     found += OTHERS.get((mode, cpu), [])
@@ -341,7 +341,7 @@ def measured(bench, *wheres):
             )
             better = 'higher' if metric in HIGHER else 'lower'
             rows.append(row(metric, before, after, unit, better, **fields, mode=mode, cpu=cpu))
-            # the base frees tables during the walk, so that cannot be measured separately
+            # the base frees tables during the walk, so this cost cannot be measured separately
             if metric == 'table_free_instructions':
                 rows[-1] |= dict.fromkeys(('base', 'ratio', 'min', 'max'))
     return rows, found[keys[0]][1]
@@ -351,9 +351,12 @@ def part(where):
     return lambda bench, **_: measured(bench, where)
 
 
-# {value of PART=: a boot with some of its operations}. The bench.json of posting 01 has the part
-# alone-01; that of 02 has alone-02, vhe-cortex-a76, vhe-neoverse-v1 and protected-max; that of 03
-# has alone-03; that of 04 has alone-04 and waiter-max; that of 05 has protected-max.
+# {value of PART=: a boot with some of its operations}. The bench.json of each posting has the parts
+# 01: alone-01
+# 02: alone-02, vhe-cortex-a76, vhe-neoverse-v1, protected-max
+# 03: alone-03
+# 04: alone-04, waiter-max
+# 05: protected-max
 ALONE = {
     'alone-01': ('vhe', 'max', 'discard', 'delete', 'close'),
     'alone-02': ('vhe', 'max', 'log'),
@@ -412,8 +415,8 @@ COVER = {
     ],
     '01': [
         (LATENCY, 'close', 'vhe', 'max'),
-        ('notifier_instructions', 'discard', 'vhe', 'max'),  # a page, and 512
-        ('unmap_instructions', 'discard', 'vhe', 'max'),  # with huge pages of the host, and without
+        ('notifier_instructions', 'discard', 'vhe', 'max'),  # two rows: 1 and 512 pages
+        ('unmap_instructions', 'discard', 'vhe', 'max'),  # two rows: huge and 4K pages of the host
         ('unmap_instructions_locked', 'discard', 'vhe', 'max'),
     ],
     '02': [
@@ -447,8 +450,8 @@ COVER = {
 
 
 def cover(each):
-    """Does the cover letter of the posting have this row? It has latencies only for 1 GiB, unless
-    they have become longer."""
+    """Does the cover letter of the posting have this row? It has a latency only if the latency is
+    for 1 GiB or has become longer."""
     posting = re.search(r'TOPIC=[\w-]+/(\d+)', each.get('command', ''))
     where = each['metric'], each.get('operation'), each['mode'], each['cpu']
     return where in COVER[posting[1] if posting else ''] and (
@@ -469,10 +472,11 @@ def drawn(each):
 def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount (1 ns = 1 '
-        'instruction). The host has one CPU, two in mode waiter, four in mode 3 vCPUs. Memory is '
-        'in 4K pages. Rows in us: the worst wake-up latency of a SCHED_FIFO task with a period of '
-        '200 us, on the CPU that walks or, in the mode waiter, on the CPU of a vCPU. Other rows: '
-        'instructions, or the unit that they name. ratio = base/patched; for passes and faults '
-        'patched/base. log: the dirty log. L2: the VM runs a nested guest. '
+        'instruction). The host has two CPUs in the mode waiter, four in the mode 3 vCPUs, and one '
+        'in all other modes. Memory is in 4K pages. Rows in us: the worst wake-up latency of a '
+        'SCHED_FIFO task with a period of 200 us, on the CPU that walks or, in the mode waiter, on '
+        'the CPU of a vCPU. Other rows: instructions, or the unit that they name. ratio = '
+        'base/patched; in rows that count passes or faults, it is patched/base. log: the dirty '
+        'log. L2: the VM runs a nested guest. '
         f'{commands(data)}'
     )

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * A model of a CPU that caches all that the architecture allows. stage2_model.py compiles it with
- * arch/arm64/kvm/hyp/pgtable.c. At any time, the TLB contains every translation, and the walk
- * caches every table, that the CPU can reach through tables or walk caches. An invalidation drops
- * only the entries that it names. The model fails if a table is freed that the CPU has cached or
- * can reach, or if the CPU can still translate an unmapped address.
+ * arch/arm64/kvm/hyp/pgtable.c. At any time, the TLB contains every translation that the CPU can
+ * reach through tables or walk caches. The walk caches contain every table that it can reach in
+ * this way. An invalidation drops only the entries that it must drop. The model fails if a freed
+ * table is cached or can be reached by the CPU, or if the CPU can still translate an unmapped
+ * address.
  */
 #define ARENA_PAGES	16384
 #define SPACE		(16 * SZ_1G)
@@ -24,7 +25,7 @@ static struct {
 	bool cached;
 	u64 ipa;
 	s8 level;
-	/* The refill that has walked it last, and the IPA of that walk */
+	/* The last refill that walked this table, and the IPA of that walk */
 	unsigned long refill;
 	u64 walked;
 	/* For a detached table: the level of its entry, and the next detached table */
@@ -32,7 +33,10 @@ static struct {
 	void *next;
 } meta[ARENA_PAGES];
 static void *detached;
-/* For each page, the level of its leaf or 0: in the TLB, and in the mappings that must exist */
+/*
+ * Each element is the level of a page's leaf, or 0 if there is none. tlb: the leaves in the TLB.
+ * mapped: the leaves of the mappings that must exist.
+ */
 static u8 tlb[NR_PAGES], mapped[NR_PAGES];
 static struct kvm_pgtable pgt;
 static struct kvm_s2_mmu mmu = { .pgt = &pgt };
@@ -231,7 +235,10 @@ static bool should_yield(struct kvm_s2_mmu *unused, unsigned long nr)
 static void check_mapped(void)
 {
 	refill();
-	/* A missing invalidation leaves more in the TLB; an unmap of too much leaves less. */
+	/*
+	 * If an invalidation is missing, the TLB has too many translations. If an unmap has removed
+	 * too much, the TLB has too few.
+	 */
 	if (memcmp(tlb, mapped, sizeof(tlb)))
 		fail("the TLB has other translations than those that are mapped");
 }
@@ -265,7 +272,7 @@ static void free_detached(void)
 	}
 }
 
-/* Whenever mmu_lock is released, the TLB must be right, before and after tables are freed. */
+/* mmu_lock was released: the TLB must be right, both before and after detached tables are freed. */
 static void unlocked(void)
 {
 	check_mapped();
@@ -346,7 +353,7 @@ static void begin(void)
 	pgt.pgd = zalloc_page(NULL);
 }
 
-/* Destroys the VM. The CPU no longer caches anything of it, and no table may be left. */
+/* Drops all that the CPU has cached of the VM, and destroys the VM. No table may be left. */
 static void end(void)
 {
 	memset(tlb, 0, sizeof(tlb));

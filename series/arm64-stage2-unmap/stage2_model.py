@@ -4,8 +4,9 @@
 with seeded bugs, which the model must detect.
 
 QEMU has no walk caches, and its TLB drops more entries than an invalidation requires. The model
-(stage2_model.c) drops only the required ones. It also counts the pages of 4K, 16K and 64K after
-which a walk yields mmu_lock. In the model, the lock is always contended, which no boot guarantees.
+(stage2_model.c) drops only the required ones. It also checks, with pages of 4K, 16K and 64K, after
+how many pages a walk yields mmu_lock. In the model, the lock is always contended, which no boot
+guarantees.
 """
 
 import re
@@ -109,13 +110,14 @@ MUTATIONS = [
 
 
 def cut(text, start):
-    """The text without the function that starts with these words."""
+    """Returns the text without one function, whose definition begins with `start`."""
     return re.sub(rf'{re.escape(start)}.*?\n}}\n', '', text, flags=re.S)
 
 
 def source():
-    """kvm_pgtable.h and the stage-2 part of pgtable.c without includes and functions that are not
-    modelled, and the function of mmu.c that decides whether to yield the lock."""
+    """Returns [kvm_pgtable.h, code]. The code is the stage-2 part of pgtable.c, followed by the
+    function of mmu.c that decides whether to yield the lock. Both texts lack includes, and
+    functions that are not modelled."""
     header = cut(
         (ARM64 / 'include/asm/kvm_pgtable.h').read_text(), 'static inline u64 kvm_get_parange'
     )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures collapse-ipis: IPIs per collapse, instructions of collapses and of GUP-fast, and the
-time of a collapse while other CPUs are busy."""
+"""Measures collapse-ipis: IPIs per collapse, the number of instructions that a collapse and a call
+of GUP-fast take, and the time of a collapse while other CPUs are busy."""
 
 import functools
 import re
@@ -146,8 +146,8 @@ def describe(each):
 
 
 def cover(each):
-    """Returns whether the cover letter has this row. It has rows of x86: some of the IPIs with 8
-    CPUs, and the instructions of a collapse."""
+    """Returns whether the cover letter has this row. It has only rows of x86: some of the rows that
+    count IPIs with 8 CPUs, and the row with the instructions of a collapse."""
     if each['arch'] != 'x86_64':
         return False
     if each['metric'] == 'ipis_per_collapse':
@@ -160,9 +160,9 @@ def cover(each):
 def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}. Instructions are counted with '
-        '-icount shift=0; times are in ns. GUP-fast: instructions per page, for this kind of pages '
-        'and this number of pages per call. IPIs: csd_queue_cpu events per collapse, of the '
-        'functions that wait for walks or flush TLBs. MADV_COLLAPSE makes the collapses of the '
-        'PMD order, khugepaged those of mTHP orders. powerpc: pseries with 64K pages. Half of the '
-        f'CPUs are in nohz_full=. {commands(data)}'
+        '-icount shift=0; times are in ns. GUP-fast: instructions per page; the row has the kind '
+        'of the pages and their number per call. IPIs: csd_queue_cpu events per collapse; only '
+        'events of functions that wait for walks or flush TLBs are counted. MADV_COLLAPSE '
+        'collapses memory to the PMD order, and khugepaged collapses it to mTHP orders. powerpc: '
+        f'pseries with 64K pages. Half of the CPUs are in nohz_full=. {commands(data)}'
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measures iommu-lookup behind VT-d, AMD's IOMMU and SMMUv3.
 
-It counts the instructions of unmaps by type1 and iommufd, of maps into a second domain of type1,
-and of dma_unmap_single(). It also counts synchronizations of SMMUv3, and compares the size of the
+Instructions are counted for unmaps by type1 and iommufd, for maps into a second domain of type1,
+and for dma_unmap_single(). It also counts synchronizations of SMMUv3, and compares the size of the
 code.
 """
 
@@ -148,7 +148,7 @@ def dma_unmaps(bench):
 
 
 def syncs(bench):
-    """Returns rows with the CMD_SYNCs of an unmap of 1 GiB, per 2 MiB."""
+    """Yields rows with the number of CMD_SYNCs per 2 MiB while 1 GiB is unmapped."""
     file = unmap_calls(bench, 'SMMUv3')
     before = (
         f'cd /sys/kernel/tracing\necho {SYNCS} > set_ftrace_filter\n'
@@ -226,7 +226,7 @@ def replay(bench):
 
 def seconds(bench, runs):
     """Returns rows in seconds, with two vCPUs. Each run boots the base, the patched kernel, and the
-    base again. The difference between both boots of the base shows the noise."""
+    base again. The difference between the two boots of the base shows the noise."""
     file = unmap_calls(bench, 'VT-d')
     for path in PATHS:
         boots = [
@@ -325,8 +325,8 @@ def describe(each):
 
 
 def cover(each):
-    """Returns whether the cover letter has this row. It has regressions of CMD_SYNCs and of unmaps
-    of 4K."""
+    """Returns whether the cover letter has this row. It has only regressions: more CMD_SYNCs, or
+    more instructions for an unmap of 4K."""
     return each['ratio'] < 1 and (
         each['metric'] == 'cmd_syncs_per_2m'
         or (each['metric'] == 'unmap_instructions' and each.get('kib') == 4)
@@ -343,12 +343,12 @@ def drawn(each):
 def note(data):
     runs = max(each['runs'] for each in data['rows'])
     seconds = any(each['unit'] == 's' for each in data['rows'])
-    timed = f'Seconds: two vCPUs, the medians of {runs} boots of each kernel in turn. '
+    timed = f'Seconds: two vCPUs, medians of {runs} boots per kernel; the kernels boot in turn. '
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}; only this topic is applied. Rows '
         'without a size are for 1 GiB. CMD_SYNCs are per 2 MiB. Instructions are counted by '
-        '-icount on one vCPU: one call for a map and the first unmap of 1 GiB, the minimum of 4 '
-        'calls for others of 1 GiB, and the minimum of 64 calls for smaller sizes. '
+        '-icount on one vCPU. For 1 GiB, the map and the first unmap are one call each, and each '
+        'other row is the minimum of 4 calls. For smaller sizes, a row is the minimum of 64 calls. '
         f'{timed if seconds else ""}'
         'ratio = base/patched. 4K adjacent: the first memory that a machine allocates. 4K dirty: '
         'the same memory, mapped again: its pages are dirty, so the unmap does not mark them. 4K: '

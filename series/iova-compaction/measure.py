@@ -20,13 +20,13 @@ from kit.vm import guest
 # ns per instruction, 100 ms of such waits at boot would take minutes. The module divides its times
 # by 1 << shift, so that they are numbers of instructions.
 SHIFT = {64: 3}
-# Two words avoid such loops at boot. lpj= replaces the calibration of delays (4000000: for 1 GHz
-# and HZ=250). cpu_init_udelay=0 removes a wait for each CPU that starts.
+# Two kernel parameters avoid such loops at boot. lpj= replaces the calibration of delays (4000000:
+# for 1 GHz and HZ=250). cpu_init_udelay=0 removes a wait for each CPU that starts.
 APPEND = 'slab_nomerge lpj=4000000 cpu_init_udelay=0'
 SOURCE = Path(__file__).parent / 'module'
 LINE = re.compile(r'([\w-]+)((?: -?\d+)+)$')
 BOOTS = {  # {value of PART=: (CPUs, jobs) of one boot of each kernel}
-    # irqsoff runs three times, as its timer expires at other moments each time
+    # irqsoff runs three times, as its timer expires at different moments in each run
     'one-cpu': (1, ('steady', 'irqsoff', 'irqsoff', 'irqsoff')),
     'misses': (64, ('burst', 'burst limit32=1')),
     'running': (64, ('running',)),
@@ -346,7 +346,7 @@ def note(data):
         f'Base {data["base"]}, accelerator {data["accelerator"]}. The time of the guest is the '
         f'number of instructions executed (-icount). {longer} Figures are instructions, unless the '
         'row names a unit. The burst: each CPU in turn allocates and frees 1,024 ranges of each of '
-        'six sizes. Burst again: all CPUs at the same time allocate and free 256 ranges of each '
+        'six sizes. Burst again: all CPUs simultaneously allocate and free 256 ranges of each '
         'size; the row has the instructions of all CPUs, including those spent waiting. '
         'Throughput: the speed as a share of the speed before the burst. '
         f'{commands(data)}'

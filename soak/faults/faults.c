@@ -143,7 +143,10 @@ static void check_data(void)
 		complain("%s", wrong);
 }
 
-/* Makes the call with this fault, or with none for 0. Returns whether the fault happened. */
+/*
+ * Makes the call with the fault that has this number, or without a fault if the number is 0.
+ * Returns whether the fault happened.
+ */
 static bool round_with(unsigned int number)
 {
 	struct left before = look(), held;

@@ -18,7 +18,7 @@
 #include "lib/fail_nth.h"
 #include "lib/text.h"
 
-/* The IOVA is not aligned as the memory is, so the IOMMU needs a table for each 2M */
+/* The memory begins at a multiple of 2M, the IOVA does not: the IOMMU needs a table for each 2M */
 #define IOVA ((4UL << 30) + page)
 /* Size of these tables in one more domain, in kB */
 #define MORE_TABLES (playing->size / (2 * MIB) * 4)

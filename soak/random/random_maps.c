@@ -418,7 +418,7 @@ static struct range random_range(void)
 	return range;
 }
 
-/* Maps a large file of which all pages are absent, or all from an offset on */
+/* Maps a large file. Its pages are absent from a random offset on, or all of them are absent. */
 static int map_large_file(uint64_t *size)
 {
 	int file = 1 + rnd(2);

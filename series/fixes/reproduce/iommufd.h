@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Shared by the reproducers of fixes to iommufd: an IOAS with a PCI device
- * attached to it, maps of a file, and counts of the pins that the kernel takes
- * and drops. Exit status 4: the bug cannot be tested here.
+ * Shared by the reproducers of iommufd's bugs. Its functions attach a PCI device
+ * to an IOAS, map a file, and return how many pins the kernel has taken and
+ * dropped. Exit status 4: the bug cannot be tested here.
  */
 #include <errno.h>
 #include <fcntl.h>

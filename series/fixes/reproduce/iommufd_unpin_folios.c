@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Maps a memfd of small and of huge pages through iommufd. The batch becomes full
- * before it has all pinned folios. Then the allocation of an IOMMU page table
+ * before every pinned folio is in it. Then the allocation of an IOMMU page table
  * fails. The failed map must drop the pins that it took, and not those of an
  * earlier map of the same pages.
  * For "iommufd: Unpin only the folios that were pinned".
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
 				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 			return 1;
 		}
-		/* Fewer pins than pages were taken: each huge page outside the batch has one pin */
+		/* The map has more pages than pins: each huge page outside the batch has one pin */
 		if (error && taken > (long)PIN && taken < (long)(2 * PIN)) {
 			printf("fault %u: %s, %ld pins taken and dropped\n", nth,
 			       strerror(error), taken);

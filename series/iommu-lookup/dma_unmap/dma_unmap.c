@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Measures dma_unmap_single() for a device behind an IOMMU; the call looks up the
- * physical address. Prints the total time of NUMBER calls, the minimum of several
- * rounds. The device is an igb without a driver.
+ * physical address. Each of several rounds makes NUMBER calls. Prints the total
+ * time of the fastest round. The device is an igb without a driver.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -3,7 +3,7 @@
  * Measures the time in which a container fills a second domain. 1 GiB is mapped for
  * the group of the first device, then the group of the second device is attached.
  * It would normally join the first domain. A failed allocation prevents this, so
- * the kernel replays all mappings into a domain of its own.
+ * the kernel creates a second domain for it and replays all mappings into that.
  *
  *   replay BDF BDF...
  *
@@ -85,7 +85,7 @@ static char *present(int flags, int advice)
 	return memory;
 }
 
-/* Between two adjacent pages, 511 others are allocated, so no two are adjacent in memory */
+/* 511 others are allocated between a page and its neighbour, so these two are not contiguous */
 static char *scattered(void)
 {
 	char *memory = map_memory(0);
@@ -146,9 +146,9 @@ static double attach(void)
 
 /*
  * @tables is the size of the first domain's tables for the mappings, in kB. A filled
- * second domain has the same tables, and one at the top, which an empty domain has
- * as well. The fault that leads to a second domain happens before the replay. Tries
- * the number of the last successful fault first.
+ * second domain has as many tables, plus one at the top. An empty domain has only the
+ * table at the top. The fault that leads to a second domain happens before the
+ * replay. Tries the number of the last successful fault first.
  */
 static double replay(unsigned long tables)
 {
@@ -231,7 +231,7 @@ int main(int argc, char **argv)
 	open_fail_nth();
 	first = argv[1];
 	second = open_group(argv[2]);
-	/* First, as the pages are adjacent only while the memory has not been used */
+	/* Must come first: only memory that has not been used yet is physically contiguous */
 	measure("fresh", present(0, MADV_NOHUGEPAGE), false);
 	measure("4k", scattered(), false);
 	measure("thp", present(0, MADV_HUGEPAGE), true);

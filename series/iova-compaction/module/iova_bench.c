@@ -349,7 +349,7 @@ static void burst_with_others(struct work_struct *work)
 		ended = instructions();
 }
 
-/* Instructions of all CPUs, from the arrival of the last CPU until the last one is done */
+/* Instructions of all CPUs, counted after all of them have arrived and until all are done */
 static u64 burst_of_all(void)
 {
 	unsigned int cpu;
@@ -384,8 +384,8 @@ static void return_after(unsigned int idle_ms)
 }
 
 /*
- * One magazine more or less changes a burst by 10 %. The number of magazines depends on the order
- * in which CPUs get a lock, so the bursts are repeated.
+ * A single magazine changes the figure of a burst by 10 %. The number of magazines depends on the
+ * order in which CPUs get a lock, so the bursts are repeated.
  */
 static void job_return(void)
 {

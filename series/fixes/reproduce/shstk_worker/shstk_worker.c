@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Tests whether a kernel thread that is part of a process gets a shadow stack. No CPU with shadow
- * stacks is needed, as the module marks the process that loads it as having a shadow stack. Then
+ * stacks is needed: the module sets the flag for a shadow stack in the process that loads it. Then
  * the module creates such a thread, which never runs user code. For "x86/shstk: Do not give user
  * workers a shadow stack".
  */

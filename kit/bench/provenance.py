@@ -104,7 +104,8 @@ def mark(data: dict[str, Any]) -> str:
         then = measured.get('code', now)
         changed = sorted(name for name in {*now, *then} if now.get(name) != then.get(name))
         if changed:
-            said = f'measured on {measured["date"]}, before the code of {", ".join(changed)} changed'
+            names = ', '.join(changed)
+            said = f'measured on {measured["date"]}, before the code of {names} changed'
             stale.setdefault(said, []).append(f'`{command or data["command"]}`')
     return ' '.join(
         f'Stale: the rows were {said}.'

@@ -3,12 +3,13 @@
  * Keeps a VM open until the guest powers off. The kernel's static key for preempt
  * notifiers then stays enabled while tests create and close VMs.
  *
- * Switching the key patches the scheduler's code. QEMU 10.0 with one host thread
- * per CPU can continue to execute code that another CPU has overwritten. In a
- * test, a function was patched 7,432 times: 3 of the changes were still not
- * visible after 100,000 further calls. With one host thread, all 58,978 changes
- * were visible. A CPU that skips the notifier runs a vCPU that is not loaded, or
- * loads one twice. The base reported this after 23 runs of stage2_unmap_test.
+ * When the key is switched, the kernel patches the scheduler's code. QEMU 10.0
+ * with one host thread per CPU can continue to execute code that another CPU has
+ * overwritten. In a test, a function was patched 7,432 times: 3 of the changes
+ * were still not visible after 100,000 further calls. With one host thread, all
+ * 58,978 changes were visible. If a CPU skips the notifier, it runs a vCPU that
+ * is not loaded, or it loads a vCPU twice. The base reported this after 23 runs
+ * of stage2_unmap_test.
  */
 #include <fcntl.h>
 #include <unistd.h>

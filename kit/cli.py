@@ -466,7 +466,7 @@ def prepare(verb: Verb, given: Given) -> 'Trees | None':
         )
     if alone:
         return None
-    # mail only looks up the base's tag in LINUX=
+    # mail uses LINUX= for one thing: to look up the base's tag
     path = given.get('linux') if verb.needs != 'series' else None
     trees = needed.trees(verb.needs, path, given.get('base'), given.get('stable-git'))
     return trees if verb.needs == 'own' else None
@@ -540,9 +540,9 @@ def verb_name() -> str:
 
 
 def guarded(function: Callable[[], object], name: str) -> None:
-    """Runs a program of this repository. After an error, an interrupt, SIGTERM or SIGHUP, ends its
-    child processes and then this process. If the caller ignores SIGHUP (nohup), it stays ignored.
-    """
+    """Runs a program of this repository. If an error or an interrupt occurs, or SIGTERM or SIGHUP
+    arrives, ends its child processes and then this process. If the caller ignores SIGHUP (nohup),
+    it stays ignored."""
     for ends in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ends) != signal.SIG_IGN:
             signal.signal(ends, lambda *_: sys.exit(TERMINATED))

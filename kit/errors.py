@@ -15,5 +15,5 @@ class KitError(Exception):
 
 
 def fail(message: object, code: int = 1) -> NoReturn:
-    """Raises KitError, in places where Python needs an expression."""
+    """Raises KitError. Unlike a `raise` statement, a call of this function is an expression."""
     raise KitError(message, code)

@@ -44,7 +44,7 @@ class Machine:
     cpu_kvm: str
     memory: str
     devices: Words  # behind the IOMMU; a guest without an IOMMU has none
-    options_kvm: Words = ()  # with KVM, instead of options
+    options_kvm: Words = ()  # used with KVM, in place of `options`
     append_icount: str = ''
     debian_suite: str = ''  # Debian's release with packages of this architecture; empty: the host's
     foreign_symbols: Words = ()  # symbols in suites' `config` that are for other architectures

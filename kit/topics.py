@@ -61,7 +61,7 @@ def posting(part: str) -> model.Posting | None:
 
 
 def below(part: str) -> list[str]:
-    """Returns the parts that a posting is based on when it is mailed, in the order in which they
+    """Returns the parts below a posting in the branch that is mailed, in the order in which they
     apply. They are the topics listed in `after` and, from the posting's own topic, the postings
     listed in `needs`."""
     topic, found = topic_of(part), posting(part)
@@ -82,7 +82,7 @@ def all_of_them() -> list[model.Topic]:
 
 
 def after(topic: str) -> list[str]:
-    """Returns the topics that this topic needs in order to apply, in the order of series/order."""
+    """Returns the topics without which this topic does not apply, sorted as in series/order."""
     names, wanted = order(), model.topic(topic).after
     if wrong := set(wanted) - set(names[: names.index(topic)]):
         raise KitError(

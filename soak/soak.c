@@ -35,7 +35,7 @@
 struct actor {
 	const char *name;
 	void (*run)(const char *bdf, int slot);
-	int slot;	/* the first slot of its victims; also selects its random sequence */
+	int slot;	/* the first slot of its victims, and the number of its random sequence */
 	bool maps;	/* needs a device */
 	const char *bdf;
 	pid_t pid;
@@ -228,7 +228,10 @@ static void start(struct actor *actor)
 	}
 }
 
-/* Reaps all ended processes, also orphans of victims. Returns false if no process is left. */
+/*
+ * Reaps all processes that have ended, including orphans of victims. Returns false if no process is
+ * left.
+ */
 static bool reap(void)
 {
 	int status;
@@ -310,8 +313,8 @@ static unsigned long leaks(void)
 	FILE *file;
 
 	/*
-	 * kmemleak ignores objects that are younger than five seconds. It reports others after two
-	 * scans without a reference.
+	 * kmemleak ignores objects that are younger than five seconds. It reports an older object
+	 * if two scans have found no reference to it.
 	 */
 	sleep(6);
 	if (!write_text(KMEMLEAK, "scan") || !write_text(KMEMLEAK, "scan"))

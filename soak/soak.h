@@ -33,7 +33,10 @@ struct shared {
 	bool cgroups;
 	unsigned long count[NR_COUNTS];
 	unsigned long failed;	/* processes that ended with an error or an unexpected signal */
-	/* mappers that ended with VmLck and VmPin at 0, and all others that ended */
+	/*
+	 * balanced: mappers that ended with VmLck and VmPin at 0.
+	 * unbalanced: mappers that ended with other values.
+	 */
 	unsigned long balanced, unbalanced;
 	unsigned long foreign;	/* pages with data that was never written to them */
 	pthread_mutex_t lock;	/* protects victims. A victim is removed before it is reaped. */

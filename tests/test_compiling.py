@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks that compile: the compiled parts of a commit, and the compiler messages that count."""
+"""The checks that run a compiler: which files they compile, which messages they report."""
 
 import contextlib
 import tempfile

@@ -197,7 +197,7 @@ class Script(InFolder):
             'pin_span', '[ "$1" = mock ] || { echo map 5; exit; }; [ "$3" ] || exec sleep 60'
         )
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            # A shell cannot trap a signal that it inherits as ignored, as background jobs do.
+            # A background job inherits ignored signals, and a shell cannot trap such signals.
             self.addCleanup(signal.signal, number, signal.signal(number, signal.SIG_DFL))
             with self.start('--quick') as script:
                 path = self.folder / 'machine.json'

@@ -103,7 +103,7 @@ class Arrived(unittest.TestCase):
 
 
 class Applied(unittest.TestCase):
-    """Applies received mails: a kernel of one file, and two topics of two patches each."""
+    """Received mails are applied. The kernel has one file; two topics have two patches each."""
 
     def setUp(self):
         self.folder = Path(tempfile.mkdtemp(prefix='mailed-'))

@@ -186,7 +186,7 @@ class Score(unittest.TestCase):
                 score.markdown('x').replace('\n', ' '),
                 'The tests detect 1 of 2 seeded bugs (`make mutants TOPIC=x`). '
                 'Not detected: `b`. Not tried yet: `c`. Equivalent: `d`. '
-                'Tried before the code of the topic changed: 1.',
+                'Bugs that were last tried with older code: 1.',
             )
             self.assertEqual([score.detected(each) for each in mutants[:3]], [True, False, False])
 

@@ -19,9 +19,9 @@ class Order(unittest.TestCase):
         return Boot(machine=X86_64, flavour=name, options=Options(), tests=(), alone=alone)
 
     def events(self, *planned, soaks=()):
-        """The order in which `make test` runs and builds these boots and soaks. No parallel boot
-        ends before all parallel boots and all builds have begun, so the order does not depend on
-        the load of the host."""
+        """Returns the order in which `make test` builds kernels, and runs the planned boots and
+        soak tests. No parallel boot ends before all parallel boots and all builds have begun, so
+        the order does not depend on the load of the host."""
         found, beside = [], [boot.flavour for boot in planned if not boot.alone]
         meanwhile = {
             *(f'boot {name}' for name in (*beside, *soaks)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make soak and make differ: canned output of their programs."""
+"""`make soak` and `make differ`, with canned output of their programs."""
 
 import contextlib
 import io

@@ -270,7 +270,7 @@ class Verbs(unittest.TestCase):
         self.three_patches_of_a_file()
         old = self.git('rev-parse', 'base')
         self.newer_release('v7.3.4', 'v7.3.5')
-        # v7.3.5 contains the file that topic two adds
+        # v7.3.5 already contains the file that the topic `two` adds
         self.commit('kernel/new.c', '', 'new\n', 'x', cwd=self.toy)
         self.git('tag', '-f', 'v7.3.5', cwd=self.toy)
         said = self.good('rebase', str(self.toy))
@@ -568,7 +568,7 @@ class Verbs(unittest.TestCase):
     # killed
 
     def test_half_a_checkout(self):
-        """Files that a killed `tree` has written are not the user's work; changed files are."""
+        """Files that a killed `tree` has written are the user's work only if they were changed."""
         self.two_topics()
         shutil.rmtree(self.linux)
         self.good('base')
@@ -745,7 +745,7 @@ class Verbs(unittest.TestCase):
         self.assertEqual([tag[-3:] for tag in self.sent()], ['-v1', '-v2'])
 
     def authored(self, *authors):
-        """Gives topic two one commit by each of these authors."""
+        """Gives the topic `two` one commit by each of these authors."""
         self.git('reset', '-q', '--hard', 'one')
         for number, author in enumerate(authors):
             self.commit(f'kernel/{number}.c', '', CODE, f'{number}: add it\n\nWhy.')

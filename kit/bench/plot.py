@@ -36,8 +36,8 @@ def rows_of(data: Record) -> list[Row]:
 
 def places(row: Row) -> tuple[float, float, float]:
     """Returns (least, ratio, most), the positions of the row's range and ratio on the axis. A
-    position is patched / base, or base / patched in a row in which more is better. A ratio of None,
-    which means infinite, is at 0."""
+    position is the ratio patched / base. If more is better in a row, it is base / patched. A ratio
+    of None, which means infinite, is at 0."""
 
     def place(ratio: float | None) -> float:
         return 0 if ratio is None else 1 / ratio if ratio else math.inf

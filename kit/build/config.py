@@ -5,7 +5,8 @@ A flavour selects the fragments. NAME[+VARIANT...] selects files of guest/config
 that the topics add. It is an error if a symbol does not get the requested value.
 
 NAME[+VARIANT...]@[SUITE,...] is a flavour for a tree of any version. It has the `config` files of
-these selftest suites instead of the topics' symbols. Symbols that cannot be set are only printed.
+these selftest suites instead of the topics' symbols. If a symbol cannot be set, it is printed, but
+this is not an error.
 """
 
 import re

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks that compile for one architecture, in a worktree of this architecture. They compile each
-patch and the small configurations of topics. They also compile the touched files with gcc W=1 and
-check them with sparse."""
+"""These checks run the compiler for one architecture, in a worktree of this architecture. They
+compile each patch and the small configurations of topics. They also compile the touched files with
+gcc W=1 and check them with sparse."""
 
 import functools
 import re
@@ -62,8 +62,8 @@ def flavour_of(arch: str) -> str:
 
 def sources(commit: str, arch: str) -> list[str]:
     """Returns lines of git ls-tree for the files that are read when the commit is built for the
-    architecture. They omit documentation, tests, and the arch/ folders of all other architectures
-    that have a guest."""
+    architecture. They omit documentation, tests, and the arch/ folders of other architectures. If
+    an architecture has no guest, its folder is kept."""
     others = {f'arch/{other.source_arch}' for other in machines()} - {
         f'arch/{machine(arch).source_arch}'
     }
@@ -118,8 +118,8 @@ def header_name(path: str) -> str:
 
 @functools.cache
 def users() -> dict[str, list[str]]:
-    """Returns {header: C files of the last commit that include it} for the kernel headers that the
-    series touches."""
+    """Searches the last commit. Returns {header: C files that include it} for the kernel headers
+    that the series touches."""
     names = {
         header_name(path)
         for path in series().files
@@ -216,7 +216,7 @@ def bisect(arch: str, full: bool = False) -> None:
 
 
 def alone(arch: str, full: bool = False) -> None:
-    """Each patch that is mailed alone applies to the base and compiles there."""
+    """If a patch is mailed alone, it applies to the base and compiles there."""
     need_patches()
     found = [
         (topic, path)
@@ -369,7 +369,7 @@ def exported_symbols(commit: str) -> set[str]:
 
 
 def files_for(config: Compile) -> list[str]:
-    """Returns the C files of a topic that its small configuration compiles."""
+    """Of the topic's C files, returns those that this small configuration compiles."""
     return [
         path
         for path in series().kernel_files(series().topic_files[config.topic])
@@ -383,8 +383,8 @@ def files_for(config: Compile) -> list[str]:
 
 def commits_for(config: Compile, full: bool) -> list[str]:
     """Returns the commits to compile in a small configuration: by default, only the last commit.
-    With FULL=1, the list has all commits of the configuration's topic and of later topics. This
-    does not apply to a configuration that is itself only for FULL=1."""
+    With FULL=1, the list has all commits of the configuration's topic and of later topics. If the
+    configuration itself exists only with FULL=1, the list has only the last commit even then."""
     if not full or config.full:
         return [series().last]
     first = list(series().tips).index(config.topic)
@@ -440,10 +440,10 @@ def undefined_symbols(arch: str, flavour: str) -> set[str]:
 
 
 def configs(arch: str, full: bool = False) -> None:
-    """Configurations that no other check builds request only symbols that exist.
+    """All requested symbols exist, in the configurations that no other check builds.
 
-    They are those of `make shell`, `make run`, `make bench` and `make test FULL=1`. With FULL=1,
-    this check also makes each .config, as a symbol's dependencies may be missing."""
+    `make shell`, `make run`, `make bench` and `make test FULL=1` use these configurations. With
+    FULL=1, this check also makes each .config, because a symbol's dependencies may be missing."""
     need_patches()
     asked = {boot.flavour for boot in plan.chosen(arch, full=True)}
     asked -= {boot.flavour for boot in plan.chosen(arch)}

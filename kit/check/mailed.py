@@ -172,8 +172,9 @@ def faults_of(part: str, mails: Sequence[Mail]) -> list[str]:
 
 
 def divided(mails: Sequence[Mail]) -> dict[str, list[list[Mail]]]:
-    """Divides the mails, in the order in which they were sent. Returns, for each part, the
-    mails of each of its postings. A patch that is mailed alone counts as a posting."""
+    """Divides the mails into postings. They are in the order in which they were sent. Returns,
+    for each part, the mails of each of its postings. A patch that is mailed alone counts as a
+    posting."""
     rest, found = list(mails), {}
     for part in parts():
         count = len(patch_files(part))

@@ -31,7 +31,7 @@ from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
 FIGURE = re.compile(r'# ([a-z]+) (\d+\.\d+)$')
-INSTRUCTIONS = 'billion instructions'  # with icount, a guest's second
+INSTRUCTIONS = 'billion instructions'  # with icount, one second of the guest
 Figures = dict[tuple[str, str], float]  # {(case, metric): figure} of a boot
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make hardware: builds what is needed to measure on a machine of your own, on x86_64.
+"""make hardware: builds an archive with which you can measure on your own x86_64 machine.
 
 Builds Debian packages of the base and the patched kernel with the configuration CONFIG, by default
 that of the running kernel. Packs them, the topics' benchmarks and a script into a tar archive. On
@@ -93,8 +93,8 @@ def package(machine: Machine, tree: Tree, given: str) -> tuple[Path, str]:
 
 
 def tables(jobs: Sequence[tuple[str, Job]]) -> tuple[str, str]:
-    """Returns the contents of the files `jobs` and `rows` of the archive, which the script reads.
-    Their fields are separated by tabs."""
+    """Returns the contents of `jobs` and `rows`, two files in the archive. The script reads both
+    files. Their fields are separated by tabs."""
     found = [(number, *job) for number, job in enumerate(jobs, 1)]
     lines = [f'{number}\t{job.device}\t{topic}\t{job.command}\n' for number, topic, job in found]
     rows = [

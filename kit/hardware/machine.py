@@ -23,7 +23,7 @@ from kit.process import say
 
 Key = tuple[tuple[str, Any], ...]
 Pair = tuple[Row, Row, str]  # row of the record, the same row on the machine, device
-SAME = ('cpu', 'cpus', 'product', 'firmware', 'mitigations')  # equal for both kernels
+SAME = ('cpu', 'cpus', 'product', 'firmware', 'mitigations')  # must be equal for both kernels
 FACTS = (*SAME, 'memory_kib', 'nodes', 'command_line', 'thp', 'governor', 'version')
 
 
@@ -132,8 +132,8 @@ def origin(data: Record, machine: Machine, found: list[Pair]) -> str:
 
 
 def text(data: Record, machine: Machine) -> str:
-    """Returns a table of the rows that both the record and the machine have, and the facts of the
-    machine."""
+    """Returns a table, and below it the facts of the machine. The table has the rows that exist
+    both in the record and in the machine's file."""
     found = pairs(data, machine)
     head = [*topics.benchmark(data['topic']).HEAD, 'base', 'patched', 'ratio']
     head += ['machine: base', 'patched', 'ratio', 'min–max', 'unit']
@@ -175,8 +175,8 @@ def paragraph(part: str, path: str) -> str:
 
 
 def in_letter(part: str, letter: tuple[str, str] | None, path: str) -> tuple[str, str]:
-    """Returns the letter with the machine's table before the costs. `path` is the file of the
-    machine."""
+    """Inserts the machine's table before the costs in the letter; returns the letter. `path` is the
+    file of the machine."""
     if not letter:
         raise KitError(f'MACHINE={path}: {part} has no cover letter for the table')
     subject, text = letter

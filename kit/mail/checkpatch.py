@@ -11,8 +11,8 @@ from kit.process import result
 
 
 def says(paths: Sequence[Path], tree: Path, ignored: Iterable[str]) -> list[str]:
-    """Returns checkpatch's findings in these patches. One process checks all of them, as starting
-    checkpatch takes as long as checking a small patch."""
+    """Returns checkpatch's findings in these patches. One process checks all of them, because
+    starting checkpatch takes as long as checking a small patch."""
     done = result(
         [
             'perl',

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Reads cover letters: series/TOPIC/NN-POSTING/cover.md of a posting, or series/TOPIC/cover.md of a
-flat topic. Checks the form of the letters, and of the messages of the postings' patches."""
+flat topic. Checks the form of the letters, and the commit messages in the postings' patches."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def path_of(part: str) -> Path:
 
 def read(part: str) -> tuple[str, str] | None:
     """Returns (subject, text) of the cover letter. In the text, the recorded table replaces
-    @TABLE@. Returns None for a posting of one patch that has no letter."""
+    @TABLE@. Returns None if the posting has only one patch and no letter."""
     path = path_of(part)
     if not path.is_file():
         if '/' in part and len(patch_files(part)) == 1:
@@ -74,7 +74,7 @@ def is_link(line: str) -> bool:
 
 
 def faults(text: str) -> list[str]:
-    """Returns the faults in the form of a posting's cover letter."""
+    """Checks the form of a posting's cover letter; returns the faults."""
     lines = text.rstrip('\n').split('\n')
     words = sum(len(line.split()) for line in lines if not is_table(line))
     rows = [line for line in lines if is_table(line) and re.search(r'\d\S*$', line)]
@@ -100,8 +100,8 @@ def faults(text: str) -> list[str]:
 
 
 def verbs_in(text: str) -> list[str]:
-    """Returns a fault for each make target of this repository in the text. Recipients lack these
-    targets."""
+    """If the text mentions make targets of this repository, returns a fault for each mention.
+    Recipients lack these targets."""
     found = re.findall(rf'\bmake (?:{VERBS})\b', text)
     return [f'a target of this repository: {verb}' for verb in found]
 

@@ -42,8 +42,8 @@ from kit.source.state import corresponds
 FOLDER = BUILD / 'mail'
 TREE = FOLDER / 'linux'  # b4 runs in this worktree, which has only the files that patches touch
 
-# The author of this repository's own patches; the sender replaces it. Compared exactly, as a
-# contributor's address may look similar
+# The author of this repository's own patches; the sender replaces it. The comparison is exact,
+# because a contributor's address may look similar.
 PLACEHOLDER = 'Seed d00bda63 maintainers <maintainers@users.noreply.a-seed-d00bda63.example>'
 PLACEHOLDER_LINE = re.compile(rf'^From: {re.escape(PLACEHOLDER)}$'.replace(r'\ <', r'\s+<'), re.M)
 
@@ -116,8 +116,8 @@ def upstream(version: str, *places: str) -> str | None:
 
 
 def unreachable(author: str) -> bool:
-    """Returns whether no mail can reach the author's address. GitHub gives contributors such
-    addresses, too."""
+    """Returns whether no mail can reach the author's address. GitHub, for example, gives
+    contributors such addresses."""
     return bool(re.search(r'\bno-?reply\b|\.example>?$|@localhost>?$', author))
 
 
@@ -216,7 +216,7 @@ class Mailer:
 
     name: str
     address: str
-    base: str  # the base-commit in mails
+    base: str  # the hash after `base-commit:` in the mails
     known: dict[tuple[str, ...], str]  # {parts: their commit on the base}
 
     def commit_of(self, names: tuple[str, ...]) -> str:

@@ -37,7 +37,7 @@ class Line:
 
 
 def code(path: str) -> bool:
-    """Returns whether the path belongs to a C file or header of the kernel that is not a test."""
+    """Returns whether the path belongs to a C file or header of the kernel. Tests do not count."""
     tests = ('test', 'selftest', 'kunit')
     others = ('tools/', 'samples/', 'scripts/', 'Documentation/')
     stem = Path(path).stem

@@ -6,8 +6,8 @@ SAMPLE=N tries only N of the bugs, and records nothing. DRAW=N instead alters or
 drawn lines of the topic in TOPIC=, and runs all of its tests: see kit/mutants/draw.py.
 
 Each test must first pass without the bug. The closing line `N passed, N failed, N skipped` counts
-detected bugs as passed, undetected bugs as failed, and equivalent bugs as skipped. Exit status: 0,
-or 1 if a bug is counted as failed.
+detected bugs as passed, undetected bugs as failed, and equivalent bugs as skipped. Exit status: 1
+if this line counts any bug as failed, otherwise 0.
 """
 
 import datetime

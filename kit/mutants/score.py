@@ -64,7 +64,7 @@ def markdown(topic: str) -> str:
             *listed('Not detected', [name for name in tried if name not in caught]),
             *listed('Not tried yet', [name for name in real if name not in rows]),
             *listed('Equivalent', [each.name for each in mutants if each.equivalent]),
-            *([f'Tried before the code of the topic changed: {len(old)}.'] if old else []),
+            *([f'Bugs that were last tried with older code: {len(old)}.'] if old else []),
         ]
     )
     return textwrap.fill(text, 100, break_long_words=False, break_on_hyphens=False)

@@ -66,8 +66,8 @@ def build(tree: Tree) -> None:
 
 
 def run(tree: Tree, suite: str) -> tuple[bool, str]:
-    """Runs the suite and returns (whether a test or the kernel failed, output). Raises an error if
-    the suite did not run."""
+    """Runs the suite. Returns (bool, output): the first value is true if a test or the kernel
+    failed. Raises an error if the suite did not run."""
     generic_pt = suite.endswith(GENERIC_PT)
     words = [f'--kernel_args={each}' for each in ('ncpus=1' if generic_pt else 'ncpus=4', *KERNEL)]
     cases = suite + ITS_CASES if generic_pt else suite

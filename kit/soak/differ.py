@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make differ: makes the same random calls of VFIO's type1 and of iommufd on the base and on the
-patched kernel. Behind each IOMMU, both kernels must return the same results to user space.
+patched kernel. With each IOMMU, both kernels must return the same results to user space.
 
 soak/differ.toml defines the boots. Ends with `N passed, N failed, N skipped`. Exit status: 0, 1 if
 the kernels differ or a guest's job failed, 2 if a guest was lost, 3 after a kernel splat.
@@ -58,7 +58,8 @@ def settings() -> Settings:
 
 
 def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: Path) -> list[str]:
-    """Runs the program with the calls on one of the kernels; returns the lines that it prints."""
+    """Boots one of the kernels and runs the program that makes the calls. Returns the lines that
+    the program prints."""
     asked, arch = settings().guest, settings().archs[machine.arch]
     options = replace(
         asked,

@@ -7,8 +7,8 @@ function, it has no symbol, and its callers count instead. Files that were not b
 common names such as probe() would match functions of other drivers.
 
 The series may also allow a race in functions that it does not change. The report of such a race
-does not count. Of these reports, below() finds the ones in which the stacks of both accesses
-contain changed functions.
+does not count. The function below() selects some of these reports: in them, the stacks of both
+accesses contain changed functions.
 """
 
 import re
@@ -54,8 +54,8 @@ def functions(text: str) -> Iterator[tuple[str, bool, int, int, list[str]]]:
 
 
 def changed_lines(diff: str) -> set[int]:
-    """Returns line numbers from a diff without context. They are the numbers of all added lines
-    and, where lines are only deleted, of the line before them."""
+    """Returns the line numbers of all added lines in a diff without context. If a hunk only deletes
+    lines, returns the number of the line before them instead."""
     found: set[int] = set()
     for first, count in re.findall(r'^@@ -\S+ \+(\d+)(?:,(\d+))? @@', diff, re.M):
         found.update(range(int(first), int(first) + max(1, int(count or 1))))
@@ -92,8 +92,8 @@ def users(src: Path, files: set[str], names: set[str]) -> set[Function]:
 
 
 def changed_functions(machine: Machine, flavour: str) -> list[str]:
-    """Returns the symbols of the functions that the series or uncommitted changes add or change. If
-    a function is inlined, returns the symbols of its callers."""
+    """Returns the symbols of new and modified functions, in the series and in uncommitted changes.
+    If a function is inlined, returns the symbols of its callers."""
     src, known, files = source(PATCHED), symbols(machine, flavour), compiled(machine, flavour)
     found: set[Function] = set()
     new: set[Function] = set()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make soak: looks for bugs and leaks on a debug kernel. First, it repeats each call that the
-topics change, and makes another operation of the call fail each time. Then it runs the workloads of
-all topics at once for MINUTES. Meanwhile processes are killed, stopped, frozen and moved between
-cgroups, and CPUs go offline. In the end, no resource may have leaked. FLAVOUR=kcsan runs only the
-workloads, on a kernel that detects data races.
+topics change. In each repetition, it makes a different operation of the call fail. Then it runs the
+workloads of all topics at once for MINUTES. Meanwhile processes are killed, stopped, frozen and
+moved between cgroups, and CPUs go offline. In the end, no resource may have leaked. FLAVOUR=kcsan
+runs only the workloads, on a kernel that detects data races.
 
 The programs are in soak/. soak/soak.toml defines how they are built and booted. The last line is `N
 passed, N failed, N skipped`. soak/soak.json records the counts. Exit status: as for make test.

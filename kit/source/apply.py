@@ -38,9 +38,9 @@ AM = (
 def am(
     folder: Path, paths: Sequence[Path], *more: str, env: Environment | None = None
 ) -> tuple[Path, str, str] | None:
-    """Runs git am once for all patches, as each start reads and writes an index of 90,000 files.
-    Returns None, or (patch that does not apply, ' (FILE)', git's output). FILE is the file that the
-    patch could not change."""
+    """Runs git am a single time with all patches, because each start reads and writes an index of
+    90,000 files. Returns None, or (patch that does not apply, ' (FILE)', git's output). FILE is the
+    file that the patch could not change."""
     done = try_git(*AM, *(more or ['--3way']), *paths, cwd=folder, env=env)
     if not done.returncode:
         return None
@@ -58,7 +58,7 @@ def am(
 
 def preimages() -> None:
     """If linux/ is not the release in BASE, applies the series to the touched files of the release
-    in BASE. git needs the resulting files to merge patches (kit/source/preimages.py)."""
+    in BASE. Without the resulting files, git cannot merge patches (kit/source/preimages.py)."""
     if version_of(git('show', 'base:Makefile')) == pinned()[0] or not as_pinned(
         lambda path: base_file(path, PINNED)
     ):

@@ -13,9 +13,9 @@ from kit.source.git import git, try_git
 
 Reader = Callable[[str], bytes | None]  # returns a file's content
 
-# References in linux/, if it is not the release in BASE. PINNED has the touched files of the
-# release in BASE. PREIMAGES has the series on top of PINNED. git needs these files to merge
-# patches. The references protect them from garbage collection.
+# If linux/ is not the release in BASE, it has these references. PINNED has the touched files of the
+# release in BASE. PREIMAGES has the series on top of PINNED. Without these files, git cannot merge
+# patches. The references protect the files from garbage collection.
 PINNED, PREIMAGES = 'refs/series/pinned', 'refs/series/preimages'
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Adds files that git needs to merge patches if linux/ is not the release in BASE.
+"""If linux/ is not the release in BASE, adds files without which git cannot merge patches.
 
 `git am --3way` needs each file in the version from which a patch was made. Some of these versions
-are files of the release in BASE: find() adds them to linux/, as a commit with only the touched
-files. The others result from earlier patches: preimages() in kit/source/apply.py makes them by
-applying the series.
+are in the release in BASE: find() adds them to linux/, in a commit that has only the touched files.
+The others result from earlier patches: preimages() in kit/source/apply.py makes them by applying
+the series.
 """
 
 import shutil
@@ -22,7 +22,7 @@ TMP = BUILD / 'pinned.tmp'
 
 
 def blob(commit: str, folder: Path) -> Reader:
-    """Returns a reader of the commit's files in a git tree."""
+    """Returns a function that reads the commit's files. The git tree in `folder` has the commit."""
 
     def read(path: str) -> bytes | None:
         done = try_git('--no-optional-locks', 'cat-file', 'blob', f'{commit}:{path}', cwd=folder)

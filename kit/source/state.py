@@ -63,8 +63,8 @@ def load_state() -> dict[str, tuple[str, str]]:
 
 
 def series_changed(different: Sequence[str]) -> list[str]:
-    """Of the differing files, returns those whose topic or posting was changed in series/ after
-    linux/ and series/ last matched. A git pull or an edit may have changed it."""
+    """Of the differing files, returns those whose topic or posting has changed in series/ since
+    linux/ last matched series/. The cause may be a git pull or an edit."""
     changed = {topic for topic, (_, number) in load_state().items() if number != digest(topic)}
     return [name for name in different if name[len('series/') :].rpartition('/')[0] in changed]
 
@@ -179,7 +179,8 @@ def branches() -> dict[str, str]:
 
 
 def unchanged() -> bool:
-    """Returns whether the branches and series/ are unchanged since they last matched."""
+    """Returns whether the branches and series/ are both unchanged since they last matched each
+    other."""
     names, state, tips = parts(), load_state(), branches()
     return list(state) == names and all(
         state[name] == (tips.get(name), digest(name)) for name in names

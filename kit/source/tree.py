@@ -58,8 +58,8 @@ def synchronize(keep: bool, stay: bool) -> None:
     tips = applied()
     # The checkout loses nothing: own_work() found all commits in series/, and git refuses to
     # overwrite files. --force is used only if all uncommitted files were written by a `make tree`
-    # that was killed. This is checked again here, as the user may have edited files meanwhile. MADE
-    # refers to the commits, in case this process is killed.
+    # that was killed. This is checked again here, because the user may have edited files meanwhile.
+    # MADE refers to the new commits. If this process is killed, the next one still finds them.
     files = uncommitted()
     force = ['--force'] if files and all(map(half_checked_out, files)) else []
     git('update-ref', MADE, tips[last])
@@ -67,7 +67,7 @@ def synchronize(keep: bool, stay: bool) -> None:
     if done.returncode:
         raise KitError(f'{done.stderr.strip().splitlines()[0]} (git checkout in linux/)')
     old = [topic for topic in load_state() if topic not in tips]
-    # deleted first, as branches TOPIC and TOPIC/NN-POSTING cannot coexist
+    # deleted first, because the branches TOPIC and TOPIC/NN-POSTING cannot coexist
     git('update-ref', '--stdin', stdin=''.join(f'delete refs/heads/{name}\n' for name in old))
     git(
         'update-ref',

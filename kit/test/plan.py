@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Plans the boots of `make test`. Boots of all topics that differ only in their tests are merged.
+"""Plans the boots of `make test`. If boots differ only in their tests, they are merged, even if
+they belong to different topics.
 
 A test with the key `base` in topic.toml also runs on the base kernel, where it must fail: see
 on_base().

@@ -70,7 +70,7 @@ def plan(name: str, count: int) -> list[str]:
 
 def name_in(result: Result) -> str:
     """Returns a result's name within its program. It must differ from the program's name.
-    Otherwise, a parser would take the result for the end of the program's results."""
+    Otherwise, a parser would mistake the result for the end of the program's results."""
     return (
         plain(result.name)
         if plain(result.name) not in ('', plain(result.program))

@@ -85,7 +85,7 @@ def splat_rules(
 ) -> Rules:
     """Returns two lists of regular expressions. A line that matches the first list fails the run,
     unless it also matches the second. The second list has the lines of splats.allowed for this
-    architecture, and `expected`, which are lines that the boot's tests provoke."""
+    architecture. It also has `expected`: expressions for lines that the boot's tests provoke."""
     bad = [
         compiled(f'guest/splats:{number}', line)
         for number, line in numbered_lines(folder / 'splats')

@@ -29,7 +29,7 @@ MODES = {  # {name: Options of its guests}; by default, a guest has 4 GiB and on
     'protected': {'append': 'kvm-arm.mode=protected'},
     'nested': {'append': 'kvm-arm.mode=nested'},
     'rt': {},
-    # three vCPUs fault pages in during the walk, on their own CPUs
+    # during the walk, three vCPUs fault in pages, each on a CPU of its own
     '3 vCPUs': {'cpus': 4},
     # The task runs on the CPU of a vCPU. The vCPU writes the memory, so it waits for mmu_lock.
     'waiter': {'cpus': 2},
@@ -252,9 +252,9 @@ OTHERS = {
 
 
 def perf(mode, operation, mib, slots, more=''):
-    # The option -b maps blocks and splits them. This is a faster setup than mapping pages. Three
-    # cases exclude -b: the split itself is measured; in protected mode, the hypervisor does not
-    # split; with PREEMPT_RT, there are no transparent huge pages.
+    # The option -b maps blocks and splits them, which is faster than mapping pages. Three cases
+    # exclude -b: the split itself is measured; in protected mode, the hypervisor does not split;
+    # with PREEMPT_RT, there are no transparent huge pages.
     split = '' if mode in ('protected', 'rt') or operation == 'split' else '-b '
     return f'stage2_unmap_perf -o {operation} -m {mib} -s {slots} {split}{more}'.rstrip()
 
@@ -283,7 +283,7 @@ def jobs(mode, cpu, *operations):
 
 
 def boot(bench, tree, image, files, mode, cpu, *operations):
-    """The figures of jobs(mode, cpu, *operations) on one kernel, and the accelerator."""
+    """Boots one kernel. Returns (figures of jobs(mode, cpu, *operations), accelerator)."""
     planned = jobs(mode, cpu, *operations)
     script, commands = ['#!/bin/sh'], list(dict.fromkeys(command for *_, command, _ in planned))
     for number, command in enumerate(commands):
@@ -351,12 +351,13 @@ def part(where):
     return lambda bench, **_: measured(bench, where)
 
 
-# {value of PART=: a boot with some of its operations}. The bench.json of each posting has the parts
-# 01: alone-01
-# 02: alone-02, vhe-cortex-a76, vhe-neoverse-v1, protected-max
-# 03: alone-03
-# 04: alone-04, waiter-max
-# 05: protected-max
+# {value of PART=: a boot with some of its operations}. The bench.json of each posting has these
+# parts:
+#     posting 01: alone-01
+#     posting 02: alone-02, vhe-cortex-a76, vhe-neoverse-v1, protected-max
+#     posting 03: alone-03
+#     posting 04: alone-04, waiter-max
+#     posting 05: protected-max
 ALONE = {
     'alone-01': ('vhe', 'max', 'discard', 'delete', 'close'),
     'alone-02': ('vhe', 'max', 'log'),
@@ -450,8 +451,8 @@ COVER = {
 
 
 def cover(each):
-    """Does the cover letter of the posting have this row? It has a latency only if the latency is
-    for 1 GiB or has become longer."""
+    """Does the cover letter of the posting have this row? It has rows of latencies only for 1 GiB,
+    and for latencies that have become longer."""
     posting = re.search(r'TOPIC=[\w-]+/(\d+)', each.get('command', ''))
     where = each['metric'], each.get('operation'), each['mode'], each['cpu']
     return where in COVER[posting[1] if posting else ''] and (
@@ -472,11 +473,11 @@ def drawn(each):
 def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount (1 ns = 1 '
-        'instruction). The host has two CPUs in the mode waiter, four in the mode 3 vCPUs, and one '
-        'in all other modes. Memory is in 4K pages. Rows in us: the worst wake-up latency of a '
-        'SCHED_FIFO task with a period of 200 us, on the CPU that walks or, in the mode waiter, on '
-        'the CPU of a vCPU. Other rows: instructions, or the unit that they name. ratio = '
-        'base/patched; in rows that count passes or faults, it is patched/base. log: the dirty '
-        'log. L2: the VM runs a nested guest. '
+        'instruction). The host has two CPUs in the mode "waiter", four in the mode "3 vCPUs", and '
+        'one in all other modes. Memory is in 4K pages. Rows in us have the worst wake-up latency '
+        'of a SCHED_FIFO task with a period of 200 us. The task runs on the CPU that walks; in the '
+        'mode "waiter", it runs on the CPU of a vCPU. Other rows are in instructions, or in the '
+        'unit that they state. ratio = base/patched. For numbers of passes or faults, ratio = '
+        'patched/base. log: the dirty log. L2: the VM runs a nested guest. '
         f'{commands(data)}'
     )

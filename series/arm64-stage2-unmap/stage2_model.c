@@ -21,7 +21,7 @@ static char *arena;
 static struct {
 	bool used;
 	long entries;
-	/* Whether the walk caches have it, and the IPA and level of the entry that linked it */
+	/* Is it in the walk caches? The IPA and the level are of the entry that linked it. */
 	bool cached;
 	u64 ipa;
 	s8 level;
@@ -35,7 +35,7 @@ static struct {
 static void *detached;
 /*
  * Each element is the level of a page's leaf, or 0 if there is none. tlb: the leaves in the TLB.
- * mapped: the leaves of the mappings that must exist.
+ * mapped: the leaves that must exist.
  */
 static u8 tlb[NR_PAGES], mapped[NR_PAGES];
 static struct kvm_pgtable pgt;
@@ -61,7 +61,10 @@ static unsigned long any(unsigned long n)
 	return (state >> 33) % n;
 }
 
-/* Caches all that the CPU can reach from a table. @level is the level of the table's entry. */
+/*
+ * Fills the TLB and the walk caches with all that the CPU can reach from a table. @level is the
+ * level of the entry that links the table.
+ */
 static void reach(kvm_pte_t *table, u64 ipa, s8 level)
 {
 	u64 granule = kvm_granule_size(level + 1);
@@ -236,8 +239,8 @@ static void check_mapped(void)
 {
 	refill();
 	/*
-	 * If an invalidation is missing, the TLB has too many translations. If an unmap has removed
-	 * too much, the TLB has too few.
+	 * If an invalidation is missing, the TLB has translations that must not exist. If an unmap
+	 * has removed too much, translations are missing from the TLB.
 	 */
 	if (memcmp(tlb, mapped, sizeof(tlb)))
 		fail("the TLB has other translations than those that are mapped");

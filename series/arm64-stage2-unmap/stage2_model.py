@@ -116,8 +116,8 @@ def cut(text, start):
 
 def source():
     """Returns [kvm_pgtable.h, code]. The code is the stage-2 part of pgtable.c, followed by the
-    function of mmu.c that decides whether to yield the lock. Both texts lack includes, and
-    functions that are not modelled."""
+    function of mmu.c that decides whether to yield the lock. #include lines, and functions that are
+    not modelled, are removed from both texts."""
     header = cut(
         (ARM64 / 'include/asm/kvm_pgtable.h').read_text(), 'static inline u64 kvm_get_parange'
     )

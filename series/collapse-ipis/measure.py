@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures collapse-ipis: IPIs per collapse, the number of instructions that a collapse and a call
-of GUP-fast take, and the time of a collapse while other CPUs are busy."""
+"""Measures collapse-ipis: IPIs per collapse, the instructions of a collapse and of a call of
+GUP-fast, and the time of a collapse while other CPUs are busy."""
 
 import functools
 import re
@@ -25,8 +25,8 @@ IPIS = re.compile(r'ipis_(sync|tlb)_(\d+)_(\w+)')
 
 
 def boot_both(bench, arch, images, job, file, options, what):
-    """Boots both kernels at the same time, as counts do not depend on the load of the host. Returns
-    ({tree: figures}, accelerator)."""
+    """Boots both kernels simultaneously, because the figures do not depend on the load of the host:
+    they are counts. Returns ({tree: figures}, accelerator)."""
 
     def boot(tree):
         return bench.figures_of(

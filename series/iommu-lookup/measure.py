@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measures iommu-lookup behind VT-d, AMD's IOMMU and SMMUv3.
 
-Instructions are counted for unmaps by type1 and iommufd, for maps into a second domain of type1,
-and for dma_unmap_single(). It also counts synchronizations of SMMUv3, and compares the size of the
-code.
+It counts the instructions of three operations: unmaps by type1 and iommufd, maps into a second
+domain of type1, and dma_unmap_single(). It also counts synchronizations of SMMUv3, and compares the
+size of the code.
 """
 
 import re
@@ -225,8 +225,8 @@ def replay(bench):
 
 
 def seconds(bench, runs):
-    """Returns rows in seconds, with two vCPUs. Each run boots the base, the patched kernel, and the
-    base again. The difference between the two boots of the base shows the noise."""
+    """Measures seconds with two vCPUs, and returns the rows. Each run boots the base, the patched
+    kernel, and the base again. The difference between the two boots of the base shows the noise."""
     file = unmap_calls(bench, 'VT-d')
     for path in PATHS:
         boots = [
@@ -347,10 +347,11 @@ def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}; only this topic is applied. Rows '
         'without a size are for 1 GiB. CMD_SYNCs are per 2 MiB. Instructions are counted by '
-        '-icount on one vCPU. For 1 GiB, the map and the first unmap are one call each, and each '
-        'other row is the minimum of 4 calls. For smaller sizes, a row is the minimum of 64 calls. '
+        '-icount on one vCPU. For 1 GiB, the rows of the map and of the first unmap have the '
+        'figure of a single call. The other rows for 1 GiB have the minimum of 4 calls. For '
+        'smaller sizes, a row has the minimum of 64 calls. '
         f'{timed if seconds else ""}'
         'ratio = base/patched. 4K adjacent: the first memory that a machine allocates. 4K dirty: '
-        'the same memory, mapped again: its pages are dirty, so the unmap does not mark them. 4K: '
-        f'no two pages are adjacent. {commands(data)}'
+        'the same memory, mapped again. Its pages are already dirty, so the unmap does not mark '
+        f'them. 4K: no two pages are adjacent. {commands(data)}'
     )

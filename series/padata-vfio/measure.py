@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measures padata-vfio: the instructions that VFIO type1 and iommufd take to map and unmap 1 GiB of
-memory. With type1, it also measures seconds: of these calls, and of a VMM that prefaults with two
-threads and maps with one."""
+memory. With type1, it also measures how many seconds these calls take. In addition, it measures how
+long a VMM takes to prefault with two threads and then map with one."""
 
 import re
 import statistics
@@ -250,8 +250,8 @@ COVER = {
 
 
 def cover(each):
-    """Returns whether the cover letter of the posting has this row: the largest regression, and
-    rows that show the gain."""
+    """Returns whether the cover letter of the posting has this row. The letter has the row of the
+    largest regression, and rows that show the gain."""
     posting = re.search(r'TOPIC=[\w-]+/(\d+)', each.get('command', ''))
     row_of = each['metric'], each.get('path'), each.get('backing')
     return row_of in COVER[posting[1] if posting else '']
@@ -269,8 +269,8 @@ def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}. ratio = base/patched. '
         'Instructions: one vCPU, -icount; the counts are repeatable. The memory is present unless '
-        'the row says absent. In 4K, 4K shared and 4K file, no two present pages are adjacent. '
-        'kill: until the memory is free. Seconds are the medians of several boots '
+        'the row says absent. In the rows "4K", "4K shared" and "4K file", no two present pages '
+        'are adjacent. kill: until the memory is free. Seconds are the medians of several boots '
         'with two vCPUs; the two kernels boot in turn. min–max is the range of their ratios. '
         f'{commands(data)}'
     )

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0-only
 """Boots a pseries guest with nested HV (L1), and in it a nested guest (L2) with QEMU and KVM.
-Meanwhile, L1 collapses small pages to huge pages, including pages of L2's memory.
+Meanwhile, L1 collapses small pages into huge pages. Some of the small pages are memory of L2.
 
 Downloads a QEMU for ppc64el (31 MB), so neither `make test` nor CI runs it. The exit status has
 the same meaning as that of `make test`.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Repeats calls and makes each allocation and each copy from or to user space fail
- * in turn. Whether or not the call then fails, it must leave nothing behind, and it
- * must succeed when it is repeated. Prints KTAP.
+ * Repeats calls. Each time, injects a fault into one operation: an allocation, or a
+ * copy from or to user space. Begins with the first operation of the call, then
+ * continues with the second, and so on. Whether or not the call then fails, it must
+ * leave nothing behind, and it must succeed when it is repeated. Prints KTAP.
  *
  *   [SCENE=word] faults [BDF...]
  *
@@ -59,7 +60,7 @@ static const struct scene *const all[] = {
 
 static struct left look(void)
 {
-	/* First, as this makes the kernel add up its per-CPU counts */
+	/* Read this first: it makes the kernel add up its per-CPU counts */
 	long pinned = pinned_pages();
 
 	return (struct left){
@@ -101,9 +102,10 @@ static void complain_of(const char *when, const struct left *is, const struct le
 }
 
 /*
- * After a failed call, the resources must be those from before the call. If the
- * call may have done its work (an unmap), they may also be those from before
- * prepare(). Page tables are ignored, as an open container or VM keeps some.
+ * After a failed call, the same resources must be in use as before the call. With
+ * may_be_done, the call may have done its work (an unmap) before it failed. In
+ * this case, the same resources as before prepare() are allowed, too. Page tables
+ * are ignored, because an open container or VM keeps some.
  */
 static void check_failed(const struct left *held, const struct left *nothing)
 {
@@ -185,7 +187,7 @@ static void play(void)
 	open_fail_nth();
 	if (playing->begin)
 		playing->begin();
-	/* Without a fault: some objects are allocated only in the first call */
+	/* Call once without a fault, because some objects are allocated only in the first call */
 	round_with(0);
 	while (!outcome->bad && round_with(number)) {
 		number += 1 + (playing->sparse ? number / playing->sparse : 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A scene is a call that is repeated, with a fault in each of its operations in turn. */
+/* A scene repeats a call. Each time, a fault is injected into a later operation of the call. */
 #ifndef FAULTS_H
 #define FAULTS_H
 
@@ -13,7 +13,7 @@ enum backing { NONE, SMALL, ABSENT, THP, HUGETLB, REPEATED };
 
 struct scene {
 	const char *name;
-	/* The reason why the scene cannot run here; NULL: it can */
+	/* Returns the reason why the scene cannot run here, or NULL if it can run */
 	const char *(*missing)(void);
 	void (*begin)(void);	/* runs once */
 	void (*prepare)(void);	/* runs before each call, without a fault */

@@ -26,7 +26,7 @@ static const char *missing_device(void)
 	return nr_devices < 3 ? "no device on vfio-pci" : missing_memory();
 }
 
-/* Runs once, as binding resets the device. The device stays bound. */
+/* Binding resets the device, so this runs only once. The device stays bound. */
 static void bind(void)
 {
 	struct vfio_device_bind_iommufd args = { .argsz = sizeof(args) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Scenes of a process: its huge pages are collapsed and split, its page tables freed. */
+/* Scenes that collapse and split a process's huge pages, and free its page tables. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
@@ -168,7 +168,7 @@ static int copy_process(void)
 	}
 	if (pid < 0)
 		return error;
-	/* Without a status, as copying it might fail */
+	/* Do not request the status: a fault might be injected into its copy */
 	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
 		;
 	return 0;

@@ -18,7 +18,7 @@
 #include "lib/fail_nth.h"
 #include "lib/text.h"
 
-/* The memory begins at a multiple of 2M, the IOVA does not: the IOMMU needs a table for each 2M */
+/* The memory is aligned to 2M but the IOVA is not, so the IOMMU needs a table for each 2M */
 #define IOVA ((4UL << 30) + page)
 /* Size of these tables in one more domain, in kB */
 #define MORE_TABLES (playing->size / (2 * MIB) * 4)
@@ -33,7 +33,7 @@ static const char *missing_device(void)
 {
 	if (nr_devices < 3)
 		return "no device on vfio-pci";
-	/* Here, where no fault is injected */
+	/* Find the groups now, while no fault is injected */
 	for (int i = 0; i < 2; i++)
 		group_path(devices[i], groups[i], sizeof(groups[i]));
 	return missing_memory();
@@ -155,8 +155,9 @@ static const char *no_replay(void)
 }
 
 /*
- * Only a certain fault of the attach leads to a second domain. Its number depends on the state of
- * the allocator, so each number is tried up to four times, starting with the last successful one.
+ * The attach leads to a second domain only if one particular operation fails. The number of this
+ * operation depends on the state of the allocator. So each number is tried up to four times,
+ * beginning with the last successful one.
  */
 static void prepare_two_domains(void)
 {
@@ -166,7 +167,7 @@ static void prepare_two_domains(void)
 	for (unsigned int tries = 4 * MANY_FAULTS; tries; tries--) {
 		int error;
 
-		/* Read again, as tables of the last try may be freed late */
+		/* Read this again, because tables of the previous try may be freed late */
 		tables = page_tables();
 		arm(right);
 		error = attach();

@@ -30,7 +30,7 @@ bool disarm(void)
 {
 	char text[16] = "";
 
-	/* A fault that has not happened yet may make these calls fail */
+	/* If the fault has not happened yet, it may happen in these calls */
 	while (pread(fail_nth, text, sizeof(text) - 1, 0) < 0)
 		strcpy(text, "1");
 	if (!atoi(text))

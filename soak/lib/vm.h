@@ -29,7 +29,7 @@ int vm_add_vcpu(int vm, int number, uint64_t from, uint64_t to);
 /* Size 0 deletes the slot. Returns 0, or -1 with errno */
 int vm_set_slot(int vm, uint32_t slot, uint32_t flags, uint64_t gpa, uint64_t size, void *at);
 
-/* Defined by vm_ARCH.c. An architecture without code has no VMs. */
+/* Defined by vm_ARCH.c. An architecture without such a file has no VMs. */
 extern const char vm_code[];
 extern const size_t vm_code_size;
 bool vm_set_registers(int vm, int vcpu, uint64_t from, uint64_t to);

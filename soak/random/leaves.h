@@ -18,7 +18,7 @@ struct mapped {
 /* Starts to count maps and unmaps */
 void leaves_open(void);
 
-/* The memory that was mapped since leaves_open() and not unmapped */
+/* Returns the memory that was mapped after leaves_open() and is still mapped */
 struct mapped leaves_read(void);
 
 /* Ends the program unless the pages at @iova are the present pages at @vaddr */

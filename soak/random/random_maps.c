@@ -2,9 +2,9 @@
 /*
  * Makes random maps and unmaps, valid and invalid ones. Every 100 calls, prints a
  * hash of all results up to then: errno, sizes, pinned and locked memory, and the
- * memory that the IOMMU maps. If two kernels print the same for a seed, all their
- * results were the same. After each map, this program compares the mapped pages
- * with those of the memory or file, and ends if they differ.
+ * memory that the IOMMU maps. If two kernels print the same hashes for a seed, all
+ * their results were the same. After each map, this program compares the mapped
+ * pages with those of the memory or file, and ends if they differ.
  *
  *   random_maps type1 /dev/vfio/GROUP CALLS SEED
  *   random_maps iommufd /dev/vfio/devices/vfioN CALLS SEED
@@ -418,7 +418,7 @@ static struct range random_range(void)
 	return range;
 }
 
-/* Maps a large file. Its pages are absent from a random offset on, or all of them are absent. */
+/* Maps a large file. Either all of its pages are absent, or all pages after a random offset. */
 static int map_large_file(uint64_t *size)
 {
 	int file = 1 + rnd(2);
@@ -502,7 +502,7 @@ static int call_one(char *base, uint64_t *size)
 	return result;
 }
 
-/* Maps the file into this process, as only then pagemap has its pages */
+/* Maps the file into this process: otherwise, pagemap does not have its pages */
 static void compare_file(void)
 {
 	uint64_t page = files[made.file].page, part = made.from % page;

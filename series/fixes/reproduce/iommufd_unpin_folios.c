@@ -61,7 +61,7 @@ static int make_file(void)
 	return fd;
 }
 
-/* Makes the nth operation of a map fail. Returns false if the map has fewer than n. */
+/* Injects a fault into the nth operation of a map. Returns false if the map has fewer. */
 static bool failing_map(int fd, unsigned int nth, int *error)
 {
 	int faults = open("/proc/thread-self/fail-nth", O_RDWR);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Maps a memfd through iommufd while a thread of higher priority on the same
- * CPU replaces the small pages in the file's first 2M with a huge page. If a pinned
- * page is missing from the IOMMU's page table, the unmap leaves it pinned.
+ * Maps a memfd through iommufd. Meanwhile, a thread of higher priority on the same
+ * CPU removes the small pages of the file's first 2M, and faults in a huge page
+ * there. If a pinned page is missing from the IOMMU's page table, the unmap leaves
+ * it pinned.
  * For "mm/gup: start over if a memfd's folios are not adjacent".
  */
 #define _GNU_SOURCE

@@ -85,7 +85,7 @@ static void attach(const char *bdf)
 	need(!ioctl(device, VFIO_DEVICE_ATTACH_IOMMUFD_PT, &pt), "cannot attach");
 }
 
-/* Pins the huge pages of a new file under the policy. Returns 1 if one is on the wrong node. */
+/* Sets the policy and pins a new file of huge pages. Returns 1 if one is on the wrong node. */
 static int astray(const char *name, int mode, unsigned long nodes, const int *wanted)
 {
 	struct iommu_ioas_map_file map = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Runs an L2 guest that writes memory, and enables, reads and clears the dirty
+ * An L2 guest writes memory. Then this program enables, reads or clears the dirty
  * log. The function tracer shows how often KVM invalidates a whole VMID. KVM
  * must do so each time it write-protects the shadow stage 2. For "KVM: arm64:
  * nv: Invalidate L2's TLB entries after write protection".

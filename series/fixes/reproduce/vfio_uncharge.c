@@ -130,7 +130,7 @@ int main(int argc, char **argv)
 	holder = clone(hold, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
 	need(unmapper > 0 && holder > 0, "no process");
 
-	/* When page tables grow, the walk has begun. It holds mmap_lock until it is killed. */
+	/* The page tables grow once the walk has begun. It holds mmap_lock until it is killed. */
 	while (kilobytes("VmPTE:") == tables)
 		need(!waitpid(holder, NULL, WNOHANG), "the walk is over");
 	need(write(go[1], "", 1) == 1, "no pipe");

@@ -31,7 +31,7 @@
 #define HUGE_SIZE (2UL << 20)
 #define SIZE (1UL << 30)
 #define IOVA (4UL << 30)
-#define HUGE_TABLES 16		/* kB: one of each level is enough for 1 GiB of huge pages */
+#define HUGE_TABLES 16		/* in kB; 1 GiB of huge pages needs only one table per level */
 #define ROUNDS 3
 #define MANY_FAULTS 200		/* more than an attach has */
 #define FAILSLAB "/sys/kernel/debug/failslab/"
@@ -176,7 +176,7 @@ static double replay(unsigned long tables)
 	errx(1, "no fault led to a second domain");
 }
 
-/* The time of an attach without a fault, which shares the first domain */
+/* Returns the time of an attach that shares the first domain. No fault is injected. */
 static double share(void)
 {
 	unsigned long before = page_tables();

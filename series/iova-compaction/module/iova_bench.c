@@ -7,8 +7,8 @@
  * iova_locked.ko, for job=locked, is this module with the tree's iova.c built in.
  *
  * Prints each figure to the kernel log, as "iova_bench: NAME VALUE". In a guest with
- * -icount, a nanosecond is an instruction. If an instruction takes 1 << N ns there,
- * shift=N divides the times, so that they are instructions again.
+ * -icount, an instruction takes 1 ns, so times are numbers of instructions. If an
+ * instruction takes 1 << N ns, shift=N converts times to numbers of instructions.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -53,7 +53,7 @@ static unsigned long limit = LIMIT_64;
 static bool limit32;
 module_param(limit32, bool, 0);
 
-/* Only for durations; waits use ktime_get_ns() without the shift. */
+/* Only for durations. To wait, the jobs use ktime_get_ns() without the shift. */
 static u64 instructions(void)
 {
 	return ktime_get_ns() >> shift;
@@ -189,7 +189,7 @@ static void burst(void)
 		smp_call_on_cpu(cpu, burst_on_cpu, NULL, false);
 }
 
-/* Uncached IOVAs above all others, each next to one that stays allocated */
+/* Uncached IOVAs at higher addresses than all others. Next to each, an IOVA stays allocated. */
 static struct iova *above[3 * PROBES];
 
 static void above_alloc(void)
@@ -207,7 +207,10 @@ static int cmp_u64(const void *one, const void *other)
 	return a < b ? -1 : a > b;
 }
 
-/* Frees an IOVA and allocates a larger one. The median excludes samples with work of other CPUs. */
+/*
+ * Frees an IOVA and allocates a larger one. Returns the median, so single samples that include work
+ * of other CPUs do not matter.
+ */
 static u64 uncached_alloc(int first)
 {
 	u64 took[PROBES];
@@ -580,7 +583,7 @@ static void job_irqsoff(void)
 	hrtimer_setup(&late_timer, on_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
 	hrtimer_start(&late_timer, us_to_ktime(20), HRTIMER_MODE_REL_PINNED_HARD);
 
-	/* For a second, as the timer samples only every 20 us. */
+	/* This runs for a second, because the timer takes a sample only every 20 us. */
 	latest = 0;
 	start = ktime_get_ns();
 	while (ktime_get_ns() - start < NSEC_PER_SEC) {

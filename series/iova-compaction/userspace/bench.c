@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Workloads on iova.c, for callgrind, which counts each function count_*() separately. */
+/* Workloads on iova.c. In each run, callgrind counts the instructions of one count_*(). */
 #include "stub.h"
 #include IOVA_C
 

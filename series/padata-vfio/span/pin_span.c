@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Maps and unmaps memory with VFIO type1 or iommufd, or memfds with iommufd.
- * Prints the nanoseconds of each call, which are instructions with -icount.
+ * Maps and unmaps memory with VFIO type1 or iommufd. With iommufd, it can also map
+ * and unmap memfds. Prints how many nanoseconds each call takes. With -icount, this
+ * is the number of instructions.
  *
  *   pin_span GROUP|DEVICE|mock MIB BACKING [absent|kill]
  *

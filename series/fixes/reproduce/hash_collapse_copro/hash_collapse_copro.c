@@ -122,7 +122,10 @@ static void set_flags(unsigned long set, unsigned long clear)
 	mmap_write_unlock(mm);
 }
 
-/* Faults in small pages, then a huge page, which registers the process with khugepaged. */
+/*
+ * Populates the memory with small pages, then populates one huge page. The huge page registers the
+ * process with khugepaged.
+ */
 static int populate(void)
 {
 	unsigned long end = start + COLLAPSES * PMD_SIZE;

@@ -42,7 +42,7 @@ static void on_write(struct perf_event *event, struct perf_sample_data *data,
 		return;
 	if (atomic_cmpxchg(&stopped, -1, raw_smp_processor_id()) != -1)
 		return;
-	/* If the work holds the lock of the rbtree, allocations wait for it: do not stop it. */
+	/* Do not stop the work while it holds the rbtree's lock: allocations wait for that lock. */
 	while (!tree_locked && !READ_ONCE(go))
 		cpu_relax();
 }
@@ -91,7 +91,7 @@ static int run(void)
 		pr_info("cannot tell: one CPU\n");
 		return -ENODEV;
 	}
-	/* The CPU that frees keeps two magazines, and the depot keeps one for each CPU. */
+	/* Two magazines stay on the CPU that frees IOVAs, and one per CPU stays in the depot. */
 	total = (num_online_cpus() + 4) * MAGAZINE;
 	for (i = 0; alloc_iova_fast(&iovad, 1, total, true); i++)
 		;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * For "iommu/iova: Remember the limit of a failed allocation": fills the lowest 16 MB of an IOVA
- * domain, as a device with a DMA mask of 24 bits does, until an allocation fails. A device with a
- * mask of 32 bits must then still get an IOVA.
+ * For "iommu/iova: Remember the limit of a failed allocation". Like a device with a DMA mask of 24
+ * bits, this allocates from the lowest 16 MB of an IOVA domain, until an allocation fails. A device
+ * with a mask of 32 bits must then still get an IOVA.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

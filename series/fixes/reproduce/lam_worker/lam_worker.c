@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tests whether a process can enable Linear Address Masking (LAM) after it has had a user worker, a
- * kernel thread that is part of the process. The module creates a worker for the process that loads
- * the module, and stops the worker. Then it checks the bit that makes ARCH_ENABLE_TAGGED_ADDR
- * return -EBUSY. No CPU with LAM is needed. For "x86/mm: Allow LAM in a process with user workers".
+ * Tests whether a process can enable Linear Address Masking (LAM) after it has had a user worker. A
+ * user worker is a kernel thread that is part of the process. The module creates a worker for the
+ * process that loads the module, and stops the worker. Then it checks the bit that makes
+ * ARCH_ENABLE_TAGGED_ADDR return -EBUSY. No CPU with LAM is needed. For "x86/mm: Allow LAM in a
+ * process with user workers".
  */
 #include <linux/mm_types.h>
 #include <linux/module.h>

@@ -57,6 +57,16 @@ class Watch(unittest.TestCase):
         self.assertEqual((ended.status, ended.lockdep, lines), (guest.OK, False, ['a', 'b']))
         self.check('echo up > status; echo exit 3 >> status', guest.FAILED, 'exit status 3')
 
+    def test_stopped_by_its_caller(self):
+        folder = Path(tempfile.mkdtemp(prefix='watch-'))
+        self.addCleanup(shutil.rmtree, folder)
+        script = 'echo up > status; echo a > results; echo b >> results; sleep 99'
+        ended = guest.watch(
+            ['sh', '-c', script], folder, Limits(**self.LIMITS), RULES, on_line='b'.__eq__
+        )
+        self.assertEqual(ended.status, guest.LOST)
+        self.assertIn('was stopped', ended.message)
+
     def test_splats_and_panics(self):
         done = 'echo up > status; echo exit 0 >> status'
         self.check(f'echo "BUG: here" > console; {done}', guest.SPLAT, '1 line(s)')

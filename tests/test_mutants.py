@@ -93,7 +93,7 @@ class Reading(unittest.TestCase):
 @unittest.skipUnless(HAS_LINUX, 'no linux/ here')
 class Judging(unittest.TestCase):
     def judged(self, lines, status=guest.OK, message='ok', fails=''):
-        said = Quiet([Test(name='t')])
+        said = Quiet([Test(name='t')], '')
         code = any(line.startswith('not') for line in lines)
         for line in ('## begin 0', 'TAP version 13', f'1..{len(lines)}', *lines):
             said.line(line)
@@ -115,6 +115,14 @@ class Judging(unittest.TestCase):
     def test_a_survivor(self):
         self.assertEqual(self.judged(['ok 1 a']), run.SURVIVED)
         self.assertEqual(self.judged(['ok 1 two'], fails='two'), run.SURVIVED)
+
+    def test_the_guest_is_stopped_at_the_expected_failure(self):
+        said = Quiet([Test(name='t')], '^t: two')
+        for line in ('## begin 0', 'TAP version 13', 'not ok 1 one', 'ok 2 two', 'ok 3 two # SKIP'):
+            self.assertFalse(said.heard(line))
+        self.assertTrue(said.heard('not ok 4 two'))
+        self.assertEqual(said.expected, 't: two')
+        self.assertTrue(said.failed())
 
     def test_the_console(self):
         said = 'kernel splat\n  BUG: KASAN: in x'

@@ -38,17 +38,17 @@ Tell = Callable[[str, score.Row], object]  # (topic, outcome of its mutant)
 CAUGHT, SURVIVED, OTHERWISE = 'caught', 'survived', 'fails in another way'
 
 
-def attempt(each: Mutant, tree: Tree, name: str) -> tuple[bool, str]:
-    """Builds the tree's kernel, which may have the bug, and runs the test. Returns (whether the
-    test or the guest failed, output of both)."""
+def attempt(each: Mutant, tree: Tree, name: str, enough: str = '') -> tuple[bool, str]:
+    """Builds the tree's kernel, which may have the bug, and runs the test until a failure matches
+    `enough`. Returns (whether the test or the guest failed, output of both)."""
     boot = boot_of(each)
     if not boot:
         uml.build(tree)
         return uml.run(tree, each.test)
     image = kernel.build(boot.machine, boot.flavour, tree)
-    said, status, message = run_boot(boot, image, name)
+    said, status, message = run_boot(boot, image, name, enough)
     failed = said.failed()
-    said_so = [f'{verdict.title(result)}: {result.why}' for result in failed]
+    said_so = [said.expected, *(f'{verdict.title(result)}: {result.why}' for result in failed)]
     logs = [line for result in failed for line in result.log]
     return bool(failed) or status != guest.OK, '\n'.join([*said_so, *logs, message])
 
@@ -73,7 +73,7 @@ def try_one(each: Mutant, tree: Tree) -> score.Row:
     start = time.monotonic()
     try:
         made(tree, each.diff, f'{each.topic}/{each.name}')
-        outcome = judged(each, *attempt(each, tree, f'mutant-{each.name}'))
+        outcome = judged(each, *attempt(each, tree, f'mutant-{each.name}', each.fails))
     finally:
         take_back(tree)
     return {

@@ -36,7 +36,8 @@ PATIENT = 'watchdog_thresh=60 rcupdate.rcu_cpu_stall_timeout=120'
 FOLDERS = 40  # number of folders to keep in build/results
 
 
-OnLine = Callable[[str], object]  # called with each line of the job's output as it arrives
+# called with each line of the job's output as it arrives; True stops the guest
+OnLine = Callable[[str], bool | None]
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Heard:
         self.up: float | None = None
         self.ended: float | None = None
         self.code: int | None = None
+        self.stop = False  # on_line has returned True
         self.lockdep: bool | None = None
 
     def listen(self, now: float, on_line: OnLine | None) -> None:
@@ -112,8 +114,8 @@ class Heard:
             elif line.startswith('exit '):
                 self.code, self.ended = int(line.split()[1]), now
         for line in self.results.lines():
-            if on_line:
-                on_line(line)
+            if on_line and on_line(line):
+                self.stop = True
         sizes = size(self.folder / 'console'), size(self.folder / 'results')
         if sizes != self.sizes:
             self.sizes, self.last = sizes, now
@@ -136,6 +138,8 @@ class Heard:
 
 def why_lost(heard: Heard, text: str, folder: Path, status: int) -> str:
     """Returns the reason why a guest ended without an exit status."""
+    if heard.stop:
+        return 'was stopped after a line of its output'
     if 'Kernel panic' in text:
         return 'panicked'
     if not heard.up:
@@ -193,7 +197,7 @@ def watch(
             preexec_fn=die_with_parent,
         )
     try:
-        while not lost:
+        while not lost and not heard.stop:
             gone = qemu.poll() is not None  # checked before the last read of the files
             now = time.monotonic()
             heard.listen(now, on_line)
@@ -267,8 +271,9 @@ def run_guest(
     """Boots the image, runs the job in the guest, and returns the Outcome. `job` is the text or
     the path of a shell script. The guest has copies of `files` in /job.
 
-    `on_line` is called with each line of the job's output as it arrives. `archives` are cpio
-    archives to unpack besides the system's.
+    `on_line` is called with each line of the job's output as it arrives. If it returns True, the
+    guest is stopped and counts as lost. `archives` are cpio archives to unpack in addition to the
+    system's.
     """
     image = image.resolve()
     need(machine)

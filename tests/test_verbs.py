@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""base, tree, export and mail on a toy kernel of three files: bad input is reported in one line,
-and no work is lost."""
+"""Tests the verbs base, tree, export and mail on a toy kernel of three files. They must report bad
+input in one line, and lose no work."""
 
 import os
 import random

@@ -343,13 +343,13 @@ def drawn(each):
 def note(data):
     runs = max(each['runs'] for each in data['rows'])
     seconds = any(each['unit'] == 's' for each in data['rows'])
-    timed = f'Seconds: two vCPUs, medians of {runs} boots per kernel; the kernels boot in turn. '
+    timed = f'Seconds are medians of {runs} boots with two vCPUs; the kernels boot in turn. '
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}; only this topic is applied. Rows '
         'without a size are for 1 GiB. CMD_SYNCs are per 2 MiB. Instructions are counted by '
-        '-icount on one vCPU. For 1 GiB, the rows of the map and of the first unmap have the '
-        'figure of a single call. The other rows for 1 GiB have the minimum of 4 calls. For '
-        'smaller sizes, a row has the minimum of 64 calls. '
+        '-icount on one vCPU. For 1 GiB, the map and the first unmap are called once; each of '
+        'the other rows is the minimum of 4 calls. For smaller sizes, a row is the minimum of 64 '
+        'calls. '
         f'{timed if seconds else ""}'
         'ratio = base/patched. 4K adjacent: the first memory that a machine allocates. 4K dirty: '
         'the same memory, mapped again. Its pages are already dirty, so the unmap does not mark '

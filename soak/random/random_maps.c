@@ -329,7 +329,7 @@ static char *memory(void)
 	    mmap(at + 4 * PART, PART, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 		 dax < 0 ? memfd : dax, dax < 0 ? PART : 0) == MAP_FAILED)
 		err(1, "memory");
-	/* Touch every other page first, so that no two adjacent pages are contiguous */
+	/* Touch every other page first: then no two neighbours are physically contiguous */
 	for (size_t odd = 0; odd < 2; odd++)
 		for (size_t pos = odd * PAGE; pos < MEMORY; pos += 2 * PAGE)
 			at[pos] = 1;

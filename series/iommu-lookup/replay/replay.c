@@ -51,7 +51,10 @@ static int open_group(const char *bdf)
 	return fd;
 }
 
-/* A new container for each kind of memory, as a domain keeps the tables of earlier mappings */
+/*
+ * Opens a new container for each kind of memory. An old domain would still have the tables of
+ * earlier mappings.
+ */
 static void open_container(void)
 {
 	group = open_group(first);

@@ -200,7 +200,7 @@ static void copy(struct mapper *mapper, struct range range, uint64_t iova)
 		counted(IOMMUFD);
 }
 
-/* 4K pages, THP, or one half of each. Sometimes the end is hugetlb, if huge pages are free. */
+/* 4K pages, THP, or one half of each. If huge pages are free, the end is sometimes hugetlb. */
 static char *memory(void)
 {
 	char *at = mmap(NULL, MEMORY + HUGE_SIZE, PROT_READ | PROT_WRITE,
@@ -240,7 +240,7 @@ static struct range random_range(struct mapper *mapper)
 	return range;
 }
 
-/* A large range needs a free window, so everything is unmapped before half of the large ranges */
+/* A large range needs a free window: in half of these cases, everything is unmapped first */
 static bool map_some(struct mapper *mapper, char *base, struct range *kept)
 {
 	struct range range = random_range(mapper);

@@ -36,7 +36,7 @@ static size_t page, pmd, size;
 static bool shmem;	/* drawn at random in each process */
 static int first_slot;
 
-/* Four bytes, as a reader may see larger values half written */
+/* Four bytes: a reader may see larger values half written */
 static uint32_t tag(const char *at)
 {
 	return (uintptr_t)at;

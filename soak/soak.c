@@ -201,7 +201,7 @@ static void print_results(void)
 		       results[i].skip ? " # SKIP " : "", results[i].skip ?: "");
 }
 
-/* In kB. 0 with devices, as the kernel's count then includes the tables of IOMMUs. */
+/* In kB. 0 with devices, because the kernel's count then includes the tables of IOMMUs. */
 static unsigned long stage2_tables(bool devices)
 {
 	return has_vms() && !devices ? value_in("/proc/meminfo", "SecPageTables:") : 0;

@@ -266,8 +266,8 @@ static void set_up(void)
 	set("fail_page_alloc", "ignore-gfp-highmem", "N");
 	set("fail_page_alloc", "min-order", "0");
 	/*
-	 * A scan during a run reports objects whose references move. soak, which runs next, scans at
-	 * its end.
+	 * A scan during a run reports objects whose references move. The program soak, which runs
+	 * next, scans at its end.
 	 */
 	write_text(DEBUGFS "kmemleak", "scan=off");
 	write_text("/proc/sys/vm/nr_hugepages", "64");

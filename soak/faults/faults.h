@@ -19,13 +19,13 @@ struct scene {
 	void (*prepare)(void);	/* runs before each call, without a fault */
 	int (*call)(void);	/* returns 0 or an errno; can be repeated after a failure */
 	void (*undo)(void);	/* reverts prepare() and call() */
-	/* After each call, failed or not: an error in the data, or NULL */
+	/* Runs after each call, failed or not. Returns an error in the data, or NULL. */
 	const char *(*wrong)(void);
-	/* At the end: an event that the scene should have caused and did not, or NULL */
+	/* Runs at the end. Returns an event that the scene failed to cause, or NULL. */
 	const char *(*vain)(void);
 	enum backing backing;
 	size_t size;
-	/* If not 0: after fault n, the next one is n + n / sparse + 1 */
+	/* If it is not 0, the fault after fault n is n + n / sparse + 1 */
 	unsigned int sparse;
 	/* A call may fail after its work was done, when it copies results to the caller */
 	bool may_be_done;

@@ -20,7 +20,7 @@
 
 /* The memory is aligned to 2M but the IOVA is not, so the IOMMU needs a table for each 2M */
 #define IOVA ((4UL << 30) + page)
-/* Size of these tables in one more domain, in kB */
+/* Size of these tables in an additional domain, in kB */
 #define MORE_TABLES (playing->size / (2 * MIB) * 4)
 #define MANY_FAULTS 200		/* more operations than an attach has */
 

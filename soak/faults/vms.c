@@ -187,7 +187,7 @@ static void nothing(void)
 #define HUGE_4M .backing = THP, .size = 4 * MIB
 
 const struct scene vms_scenes[] = {
-	/* sparse, as most of the operations that can fail here create the VM's debugfs files */
+	/* sparse: most of the operations that can fail here create the VM's debugfs files */
 	{ "vm: made", SCENE, .prepare = nothing, .call = create, SMALL_2M, .sparse = 16 },
 	{ "vm: runs", SCENE, .prepare = prepare_vm, .call = run_round, SMALL_2M,
 	  .with_thread = true, .sparse = 16 },

@@ -24,7 +24,7 @@ struct mapped leaves_read(void);
 /* Ends the program unless the pages at @iova are the present pages at @vaddr */
 void leaves_compare(uint64_t iova, uint64_t vaddr, uint64_t size);
 
-/* Ends the program unless the pages at @iova are the pages at the IOVA @from */
+/* Ends the program unless the IOVAs @iova and @from map the same pages */
 void leaves_compare_copy(uint64_t iova, uint64_t from, uint64_t size);
 
 #endif

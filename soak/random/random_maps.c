@@ -65,6 +65,8 @@ static int fd, iommufd = -1;
 static uint32_t ioas;
 static struct range kept[KEPT];
 static int mapped, refused, unmapped, copied, large, filed, large_files;
+static bool limited;		/* locked memory is limited */
+static uint64_t dax_part;	/* address of the memory of the DAX device */
 static int short_of;		/* maps that failed with ENOMEM, at the limit of locked memory */
 
 /* The mapping that the last call has made */
@@ -170,8 +172,20 @@ static uint32_t iommufd_flags(uint32_t flags)
 	       (flags & 8 ? 1U << 31 : 0);
 }
 
-static int map(uint64_t vaddr, struct range range)
+/*
+ * If a map exceeds the limit, the base leaves pages of a DAX device pinned if it has pinned them
+ * together with the pages before them. The patched kernel unpins them. Avoids such maps.
+ */
+static struct range shortened(uint64_t vaddr, struct range range)
 {
+	if (limited && iommufd < 0 && vaddr < dax_part && vaddr + range.size > dax_part)
+		range.size = dax_part - vaddr;
+	return range;
+}
+
+static int map(uint64_t vaddr, struct range wanted)
+{
+	struct range range = shortened(vaddr, wanted);
 	uint32_t flags = random_flags();
 	struct vfio_iommu_type1_dma_map type1 = {
 		.argsz = sizeof(type1),
@@ -329,6 +343,7 @@ static char *memory(void)
 	    mmap(at + 4 * PART, PART, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
 		 dax < 0 ? memfd : dax, dax < 0 ? PART : 0) == MAP_FAILED)
 		err(1, "memory");
+	dax_part = (uintptr_t)at + 4 * PART;
 	/* Touch every other page first: then no two neighbours are physically contiguous */
 	for (size_t odd = 0; odd < 2; odd++)
 		for (size_t pos = odd * PAGE; pos < MEMORY; pos += 2 * PAGE)
@@ -355,18 +370,19 @@ static void child(char *base)
 }
 
 /* Sets a limit slightly above the locked memory, and drops CAP_IPC_LOCK, which overrides it */
-static void limit(bool limited)
+static void limit(bool on)
 {
 	struct rlimit most = { RLIM_INFINITY, RLIM_INFINITY };
 	struct __user_cap_header_struct head = { _LINUX_CAPABILITY_VERSION_3, 0 };
 	struct __user_cap_data_struct caps[2];
 
-	if (limited)
+	limited = on;
+	if (on)
 		most.rlim_cur = (status_of("VmLck:") + status_of("VmPin:")) * 1024 +
 				rnd(1UL << rnd(15)) * PAGE;
 	if (setrlimit(RLIMIT_MEMLOCK, &most) || syscall(SYS_capget, &head, caps))
 		err(1, "limit");
-	caps[0].effective = caps[0].permitted & ~(limited ? 1U << CAP_IPC_LOCK : 0);
+	caps[0].effective = caps[0].permitted & ~(on ? 1U << CAP_IPC_LOCK : 0);
 	if (syscall(SYS_capset, &head, caps))
 		err(1, "capset");
 }
@@ -502,7 +518,7 @@ static int call_one(char *base, uint64_t *size)
 	return result;
 }
 
-/* Maps the file into this process: otherwise, pagemap does not have its pages */
+/* Maps the file into this process: otherwise, pagemap does not have the file's pages */
 static void compare_file(void)
 {
 	uint64_t page = files[made.file].page, part = made.from % page;

@@ -441,8 +441,8 @@ def parsed(words: Sequence[str]) -> tuple[str, Given]:
 
 
 def check_together(given: Given) -> None:
-    """Raises an error if an option is given without another that it needs, or with another that it
-    excludes."""
+    """Raises an error if an option needs another one that is missing, or if two options exclude
+    each other."""
     if 'base' in given and 'linux' not in given:
         wrong('BASE= needs LINUX=')
     for other in ('test', 'full', 'base') if 'kselftest' in given else ():
@@ -540,9 +540,9 @@ def verb_name() -> str:
 
 
 def guarded(function: Callable[[], object], name: str) -> None:
-    """Runs a program of this repository. If an error or an interrupt occurs, or SIGTERM or SIGHUP
-    arrives, ends its child processes and then this process. If the caller ignores SIGHUP (nohup),
-    it stays ignored."""
+    """Runs a program of this repository. On an error, an interrupt, SIGTERM or SIGHUP, ends its
+    child processes and then this process. If the caller ignores SIGHUP (nohup), it stays
+    ignored."""
     for ends in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ends) != signal.SIG_IGN:
             signal.signal(ends, lambda *_: sys.exit(TERMINATED))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The host's CPUs and memory, as far as builds and guests may use them."""
+"""The part of the host's CPUs and memory that builds and guests may use."""
 
 import os
 from pathlib import Path

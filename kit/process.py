@@ -124,7 +124,7 @@ def step(
         for line in text.splitlines()[-15:]:
             say(f'  {line}')
         why = f'still running after {timeout} s' if status == -1 else f'exit status {status}'
-        # dash reports a full disk as an I/O error
+        # the shell dash reports a full disk as an I/O error
         if 'No space left on device' in text or shutil.disk_usage(log.parent).free < 1 << 20:
             why = 'no space left on the disk'
         raise KitError(f'{what or words[0]}: {why}; see {shown(log)}')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The topics: the folders of series/ that are listed in series/order, and their topic.toml.
+"""The topics: the folders of series/ that series/order lists, and their topic.toml files.
 
 No module of kit/ contains the name of a topic.
 """
@@ -61,9 +61,9 @@ def posting(part: str) -> model.Posting | None:
 
 
 def below(part: str) -> list[str]:
-    """Returns the parts below a posting in the branch that is mailed, in the order in which they
-    apply. They are the topics listed in `after` and, from the posting's own topic, the postings
-    listed in `needs`."""
+    """Returns the parts that are below a posting in its mailed branch, in the order in which they
+    apply. They are the topics listed in `after`, and the postings of the same topic listed in
+    `needs`."""
     topic, found = topic_of(part), posting(part)
     names = parts_of(topic)
     wanted = {f'{topic}/{name}' for name in (found.needs if found else ())}
@@ -103,7 +103,7 @@ def is_single(topic: str) -> bool:
 
 
 def needs(topic: str) -> dict[str, Words]:
-    """Returns {subject of a patch: subjects of the patches that it needs} of a `single` topic."""
+    """For a `single` topic, returns {subject of a patch: subjects of the patches that it needs}."""
     return dict(model.topic(topic).needs)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Packages through a private apt configuration, with a fake apt-get."""
+"""Installs packages with a private apt configuration and a fake apt-get."""
 
 import contextlib
 import tempfile

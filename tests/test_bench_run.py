@@ -24,8 +24,8 @@ class Run(unittest.TestCase):
         return [{'unit': 'instructions'}]
 
     def call(self, slowest, **given):
-        """The number of boots of each kernel. Of the ratios of all boots, `slowest` is the
-        smallest."""
+        """The number of boots of each kernel. `slowest` is the smallest of the ratios of all
+        boots."""
 
         def quick(_, most):
             for self.boots in range(1, most + 1):

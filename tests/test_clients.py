@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make clients: canned output of the programs, and a package of a few files."""
+"""`make clients`: canned output of the programs, and a package of a few files."""
 
 import contextlib
 import io

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The form of cover letters and messages, and a topic as a folder of postings."""
+"""The form of cover letters and messages, and topics that are folders of postings."""
 
 import sys
 import tempfile
@@ -149,7 +149,7 @@ class Letters(unittest.TestCase):
 
 
 class Layout(unittest.TestCase):
-    """A flat topic, and one of two postings."""
+    """A flat topic, and a topic with two postings."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -31,7 +31,7 @@ class Contents(unittest.TestCase):
         self.assertEqual(self.faults('README.md', 'a framework/x, /dev/kvm, ~/linux\n'), [])
 
     def test_hosts(self):
-        # concatenated, as the check also reads this file
+        # concatenated, because the check also reads this file
         for host in 'deb.' + 'debian.org', 'http' + '://example':
             self.assertIn('a host', self.faults('kit/a.py', f'{self.LICENCE}{host}\n')[0])
         # pages may have links

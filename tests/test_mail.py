@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Recipients, b4, and the faults that the check `mail` finds in mails."""
+"""Recipients, b4, and the faults in mails that `make check CHECK=mail` finds."""
 
 import shutil
 import tempfile

@@ -113,7 +113,7 @@ class Tables(unittest.TestCase):
             self.assertEqual(('v7.3.4 with fixes, x', 'tcg'), (made['base'], made['accelerator']))
 
     def test_a_ratio_is_within_its_range(self):
-        # the ratio of the figures of all boots is larger than the ratio of any single boot
+        # the ratio of all boots' figures is larger than the ratio of any single boot
         row = measure.row('x', [[1, 1, 9], [4, 9, 9]], [[1, 1, 1], [1, 4, 9]])
         self.assertEqual((row['ratio'], row['min'], row['max']), (6.5, 1, 6.5))
         self.assertFalse(table.outside(row))
@@ -133,7 +133,7 @@ class Tables(unittest.TestCase):
     def test_a_range_ends_with_the_ratio(self):
         topic = mock.Mock(HEAD=['what'], describe=lambda row: [row['metric']], note=lambda _: 'x')
         rows = [measure.row('x', [[1], [1], [1]], [[1], [0], [0]], 'IPIs')]
-        # a record that excludes boots in which patched is 0
+        # a record that excludes boots in which `patched` is 0
         rows.append({**rows[0], 'max': 1.0})
         with mock.patch('kit.topics.benchmark', lambda _: topic):
             _, lines = table.cells({'topic': 'x', 'rows': rows})

@@ -20,7 +20,7 @@ class Order(unittest.TestCase):
 
     def events(self, *planned, soaks=()):
         """Returns the order in which `make test` builds kernels, and runs the planned boots and
-        soak tests. No parallel boot ends before all parallel boots and all builds have begun, so
+        soak tests. A parallel boot ends only after all parallel boots and all builds have begun, so
         the order does not depend on the load of the host."""
         found, beside = [], [boot.flavour for boot in planned if not boot.alone]
         meanwhile = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Data races that KCSAN reports: the ones that count for the series."""
+"""Tests which of the data races that KCSAN reports count for the series."""
 
 import contextlib
 import io

@@ -18,7 +18,7 @@ from kit.source.patches import patch_files
 from kit.typed import load
 from tests.support import TOP
 
-# Everything that verbs read from topics without a kernel: boots, configurations, tables, letters.
+# All that the verbs read from topics without a kernel: boots, configurations, tables, letters.
 ASK = """
 from kit import topics
 from kit.bench import measure, pages, table
@@ -158,7 +158,7 @@ class Topics(unittest.TestCase):
 
 
 class Front(unittest.TestCase):
-    """The row of a topic on the front page, from a record with two rows."""
+    """A topic's row on the front page, made from a record with two rows."""
 
     ROWS = [
         {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests the verbs base, tree, export and mail on a toy kernel of three files. They must report bad
-input in one line, and lose no work."""
+"""Tests the verbs `base`, `tree`, `export` and `mail` on a toy kernel of three files. They must
+report bad input in one line, and lose no work."""
 
 import os
 import random
@@ -211,7 +211,7 @@ class Verbs(unittest.TestCase):
         text = (self.linux / 'kernel/a.c').read_text()
         self.assertIn('line three\nline 4\nLine 5\nline 6\nLINE 7\n', text)
         self.assertEqual(len(self.git('rev-list', 'base..two').split()), 4)
-        # the files that were found survive git's garbage collection
+        # git's garbage collection keeps the files that were found
         self.git('reflog', 'expire', '--expire=all', '--all')
         self.git('gc', '-q', '--prune=now')
         (self.linux / '.git/series-state').unlink()
@@ -504,7 +504,7 @@ class Verbs(unittest.TestCase):
 
     def test_patch_that_does_not_apply(self):
         self.two_topics()
-        # break the topic's second patch: all are applied at once, but the error names this one
+        # break the topic's second patch: all are applied at once, but the error names this patch
         self.git('checkout', '-q', 'one')
         self.commit('kernel/a.c', 'LINE 5\n', 'last\n', 'a: second\n\nWhy.')
         self.git('checkout', '-q', 'two')

@@ -3,9 +3,9 @@
 both.
 
 A record is the content of a bench.json: {topic, base, accelerator, command, date, code, config,
-tools, rows}. Its `topic` is a topic or a posting, TOPIC/NN-POSTING. kit/bench/provenance.py makes
-`date`, `code`, `config` and `tools`. If parts of the benchmark were measured separately, the record
-also has `parts`: {command that measured the part: {date, code}}.
+tools, rows}. Its `topic` is a topic or a posting, TOPIC/NN-POSTING. The fields `date`, `code`,
+`config` and `tools` come from kit/bench/provenance.py. If parts of the benchmark were measured
+separately, the record also has `parts`: {command that measured the part: {date, code}}.
 
 row() makes a row. A row has these fields, and others that identify it:
     metric, unit
@@ -72,8 +72,8 @@ class Job:
 
 
 class Journal:
-    """The figures of boots that an interrupted `make bench` has measured. The next `make bench`
-    reuses them."""
+    """Stores the figures of each boot. If `make bench` is interrupted, the next `make bench` reuses
+    them."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.lock = path, threading.Lock()
@@ -121,7 +121,8 @@ class Bench:
 
     def selftest(self, arch: str, program: str) -> Path:
         """Builds a selftest SUITE/PROGRAM and returns its file, which both kernels run. It is built
-        from the patched tree or, if that is a user's tree without this selftest, from linux/."""
+        from the patched tree. If that is a user's tree without this selftest, it is built from
+        linux/."""
         for tree in (self.trees.patched, self.trees.series):
             if selftest.has(tree, program):
                 return selftest.build(model.machine(arch), tree, [program])[program]
@@ -263,8 +264,7 @@ def record(
 
 
 def commands(data: Record) -> str:
-    """Returns the text that names the commands with which the record and its separate parts were
-    measured."""
+    """Returns the commands that measured the record and its separate parts, as text."""
     parts = (row['command'] for row in data['rows'] if 'command' in row)
     return '; '.join(f'`{command}`' for command in dict.fromkeys((data['command'], *parts)))
 

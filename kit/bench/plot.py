@@ -36,8 +36,8 @@ def rows_of(data: Record) -> list[Row]:
 
 def places(row: Row) -> tuple[float, float, float]:
     """Returns (least, ratio, most), the positions of the row's range and ratio on the axis. A
-    position is the ratio patched / base. If more is better in a row, it is base / patched. A ratio
-    of None, which means infinite, is at 0."""
+    position is the ratio patched / base. If a higher figure is better, it is base / patched. The
+    ratio None, which means infinite, is at 0."""
 
     def place(ratio: float | None) -> float:
         return 0 if ratio is None else 1 / ratio if ratio else math.inf
@@ -56,7 +56,7 @@ def label(data: Record, row: Row) -> str:
 
 
 def picture(data: Record) -> Figure:
-    """Returns the figure that shows a record."""
+    """Draws a record and returns the matplotlib figure."""
     import matplotlib
     from matplotlib import pyplot, ticker
 

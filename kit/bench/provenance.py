@@ -104,7 +104,7 @@ def mark(data: dict[str, Any]) -> str:
         then = measured.get('code', now)
         changed = sorted(name for name in {*now, *then} if now.get(name) != then.get(name))
         if changed:
-            names = ', '.join(changed)
+            names = ' and '.join(changed)
             said = f'measured on {measured["date"]}, before the code of {names} changed'
             stale.setdefault(said, []).append(f'`{command or data["command"]}`')
     return ' '.join(

@@ -3,9 +3,9 @@
 booted once.
 
 Each kernel boots three times. If the boots then disagree on which kernel is faster, each kernel
-boots five times. RUNS= sets another number. Seconds depend on the load of the host. A row on
-which the boots disagree is marked. Instruction counts are repeatable. If nothing has changed since
-the last `make run`, its table is shown again. RUNS=1 measures again, with one boot of each kernel.
+boots five times. RUNS= sets another number. Times depend on the load of the host. A row on which
+the boots disagree is marked. Instruction counts are repeatable. If nothing has changed since the
+last `make run`, its table is shown again. RUNS=1 measures again, with one boot of each kernel.
 """
 
 import hashlib

@@ -73,7 +73,7 @@ def is_text(column: int, lines: list[list[str]]) -> bool:
 
 
 def disagree(row: Row) -> bool:
-    """Returns whether the row is in seconds and its boots disagree on which kernel is faster."""
+    """Returns True if the row is in seconds and its boots disagree on which kernel is faster."""
     several = row['unit'] == 's' and row.get('runs', 1) > 1 and row['min'] is not None
     return several and row['min'] <= 1 and (row['max'] is None or row['max'] >= 1)
 

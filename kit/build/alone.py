@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes the two kernels with which `make bench` measures a topic or a posting. The first is the
 base with the patches that the topic or posting is based on. The second also has the patches of the
-topic or posting itself. Neither has any other patch of series/."""
+topic or posting itself. Neither kernel has any other patch of series/."""
 
 from collections.abc import Sequence
 
@@ -18,8 +18,8 @@ ROOT = BUILD / 'alone'
 
 def split(name: str) -> tuple[list[str], list[str]]:
     """Returns (the parts below, own parts) of a topic or a posting, in the order in which they
-    apply. The parts below are those that it is based on. A part is a posting or a topic without
-    postings: see topics.parts_of()."""
+    apply. The topic or posting is based on the parts below. A part is a posting, or a topic that
+    has no postings: see topics.parts_of()."""
     own = [name] if '/' in name else topics.parts_of(name)
     return [part for part in topics.below(own[0]) if part not in own], own
 
@@ -43,8 +43,8 @@ def commits(*groups: Sequence[str]) -> list[str]:
 
 def trees(name: str) -> Trees:
     """Returns the trees of the two kernels with which a topic or a posting is measured. All topics
-    use the same folders, so make compiles only the files that differ from the topic measured
-    before."""
+    use the same folders. `make` therefore compiles only the files that differ from the topic
+    measured before."""
     below, own = split(name)
     base = Tree('base', ROOT / 'base', begins_as=PATCHED) if below else BASE
     patched = Tree('patched', ROOT / 'patched', begins_as=PATCHED)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Makes a kernel's .config from allnoconfig and fragments: files with lines CONFIG_NAME=value.
+"""Makes a kernel's .config from allnoconfig and fragments. A fragment is a file of lines
+CONFIG_NAME=value.
 
 A flavour selects the fragments. NAME[+VARIANT...] selects files of guest/config/ and the symbols
 that the topics add. It is an error if a symbol does not get the requested value.

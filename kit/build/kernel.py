@@ -26,7 +26,8 @@ def write_changed(path: Path, text: str) -> None:
 
 
 def drop_halves(folder: Path) -> None:
-    """Deletes empty objects, which a killed assembler leaves. make would treat them as finished."""
+    """Deletes empty objects, which a killed assembler leaves. `make` would treat them as
+    finished."""
     for path in folder.rglob('*.o'):
         if not path.stat().st_size:
             path.unlink()
@@ -80,10 +81,11 @@ def asked(machine: Machine, flavour: str, tree: Tree) -> tuple[str, str]:
 
 def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, folder: Path) -> None:
     """Copies the objects of the patched kernel to the folder of the base. The first build of the
-    base then takes less time. Touches the sources that differ between the two trees. make then
-    rebuilds only the objects that depend on these sources. ccache would not find any object, as the
-    series adds a symbol to the configuration. The .config is not copied. If this function is
-    interrupted, the next build therefore finds no .config and calls this function again.
+    base then takes less time. Touches the sources that differ between the two trees. `make` then
+    rebuilds only the objects that depend on these sources. ccache would not find any object,
+    because the series adds a symbol to the configuration. The .config is not copied. If this
+    function is interrupted, the next build therefore finds no .config and calls this function
+    again.
     """
     patched, other = source(patched_tree), patched_tree.out(machine.arch, flavour)
     _, now = asked(machine, flavour, patched_tree)
@@ -112,7 +114,7 @@ def begin_as(patched_tree: Tree, machine: Machine, flavour: str, src: Path, fold
 
 def build(machine: Machine, flavour: str, tree: Tree, parts: Sequence[str] = ()) -> Path:
     """Builds the kernel if anything changed, and returns its image. `parts` are make goals, such
-    as objects. If they are given, make builds only these goals and links no kernel."""
+    as objects. If they are given, `make` builds only these goals and links no kernel."""
     src, folder = source(tree), tree.out(machine.arch, flavour)
     image, stamp, before = folder / machine.image, folder / '.stamp', kept(machine, flavour)
     try:

@@ -43,10 +43,10 @@ def has(tree: Tree, program: str) -> bool:
 def goals_of(
     machine: Machine, tree: Tree, suite: str, folder: Path, wanted: Iterable[str]
 ) -> list[str]:
-    """Returns the goals of make for a suite. If [programs] of a topic.toml names the suite, only
-    the programs that it lists are built. If [suites] names the suite, it is built whole. For any
-    other suite, only the wanted programs are built: the suite may be large, or it may need
-    libraries that a cross compiler lacks."""
+    """Returns the make goals for a suite. If [programs] of a topic.toml names the suite, only the
+    programs that it lists are built. If [suites] names the suite, it is built whole. For any other
+    suite, only the wanted programs are built: the suite may be large, or it may need libraries that
+    a cross compiler lacks."""
     if named := topics.programs(suite):
         return [
             str(folder / program)
@@ -80,7 +80,7 @@ def library_of(machine: Machine, suite: str) -> tuple[str, str]:
 def suite_command(
     machine: Machine, tree: Tree, suite: str, folder: Path, *goals: Word
 ) -> tuple[list[Word], Environment]:
-    """Returns (command, environment) with which make builds the goals in the suite's folder. The
+    """Returns (command, environment) for building the goals in the suite's folder with `make`. The
     headers have been installed."""
     headers, target = folder / 'headers', folder / suite
     command, env = make(machine, headers, source(tree) / BELOW / suite, *goals)
@@ -119,8 +119,8 @@ def sources_of(machine: Machine, tree: Tree) -> str:
 
 def forget_old_headers(sources: Path, target: Path) -> None:
     """Deletes objects that were built with a header that the tree does not have, for example
-    because an earlier patch is checked out. Otherwise, make would fail, as it has no rule to make
-    the header."""
+    because an earlier patch is checked out. Otherwise, `make` would fail because no rule makes the
+    header."""
     for path in target.rglob('*.d'):
         headers = re.findall(r'\S+\.h(?=\s)', path.read_text())
         if not all((sources / header).exists() for header in headers):

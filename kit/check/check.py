@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make check: runs all static checks; ends with `N passed, N failed, N skipped`.
 
---check 'words' runs only checks with one of the words in their name.
+--check 'words' selects the checks whose name contains one of the words.
 
 A lane is a list of checks that run one after the other. The lanes run in parallel. The lane OWN
 does not need linux/, and runs while linux/ is made. The lane READING only reads files, mostly in a
@@ -28,7 +28,7 @@ Check = Callable[[], None]
 Lane = dict[str, Check]
 Words = dict[str, str]  # {name: passed, failed or skipped}
 
-# OWN has the checks of this repository's own files. READING has the checks that only read files.
+# The lane OWN checks this repository's own files. The checks of the lane READING only read files.
 # Each lane lists its checks in the order in which they run. compiling_lane() makes the other lanes.
 OWN = {
     'python': files.python,
@@ -59,7 +59,7 @@ READING = {
 
 
 def compiling_lane(arch: str, full: bool) -> Lane:
-    """Returns {NAME-ARCH: check}, the lane of the checks that compile for an architecture."""
+    """Returns the lane that compiles for an architecture, as {NAME-ARCH: check}."""
     checks = {
         'configs': compiling.configs,
         'compile': compiling.small,
@@ -84,7 +84,7 @@ def lanes(full: bool = False) -> list[Lane]:
 
 
 def outcome(function: Check) -> tuple[str, str]:
-    """Runs a check and returns (word, findings). The word is passed, failed or skipped."""
+    """Runs a check and returns (word, findings). The word is `passed`, `failed` or `skipped`."""
     try:
         function()
     except Failed as error:

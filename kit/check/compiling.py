@@ -42,7 +42,7 @@ from kit.test import plan
 # Debian's sparse 0.6.4 lacks __typeof_unqual__, and v7.3's build would silently skip sparse
 SPARSE = 'sparse -D__typeof_unqual__=__typeof__'
 # For each header that a patch changes, at most this many files that include the header are
-# compiled. The last commit is built whole.
+# compiled. For the last commit, the whole kernel is built.
 USERS = 40
 
 
@@ -92,8 +92,8 @@ def build_key(commit: str, arch: str) -> str:
 
 
 def gcc_says(log: Path, arch: str) -> list[str]:
-    """Returns the warnings and errors of gcc and sparse in a log, with paths relative to the
-    kernel's tree."""
+    """Returns a log's warnings and errors from gcc and sparse, with paths relative to the kernel's
+    tree."""
     lines = [
         re.sub(r'^(\.\./)+linux/', '', line.replace(f'{linux_of(arch)}/', ''))
         for line in log.read_text(errors='replace').splitlines()
@@ -264,7 +264,7 @@ def compiler_warnings(commit: str, files: Sequence[str], arch: str) -> tuple[int
 
 
 def warnings(arch: str, full: bool = False) -> None:
-    """gcc W=1 and sparse report nothing new in touched files."""
+    """In touched files, gcc (with W=1) and sparse report nothing new."""
     files = [
         path for path in series().kernel_files(series().present('.c')) if arch_of(path) == arch
     ]
@@ -294,7 +294,7 @@ def warnings(arch: str, full: bool = False) -> None:
 
 def machine_of(config: Compile) -> Machine:
     """Returns the machine of the guest. If the small configuration sets `kernel_arch` or
-    `cross_compile`, the machine has these values."""
+    `cross_compile`, its value replaces that of the machine."""
     found = machine(config.arch)
     return replace(
         found,
@@ -384,7 +384,7 @@ def files_for(config: Compile) -> list[str]:
 def commits_for(config: Compile, full: bool) -> list[str]:
     """Returns the commits to compile in a small configuration: by default, only the last commit.
     With FULL=1, the list has all commits of the configuration's topic and of later topics. If the
-    configuration itself exists only with FULL=1, the list has only the last commit even then."""
+    configuration itself exists only with FULL=1, the list still has only the last commit."""
     if not full or config.full:
         return [series().last]
     first = list(series().tips).index(config.topic)

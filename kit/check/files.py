@@ -55,7 +55,7 @@ def must_be_silent(*command: Word) -> None:
 
 
 def python() -> None:
-    """ruff check and ruff format find nothing in the Python programs (pyproject.toml)."""
+    """ruff finds nothing to report or reformat in the Python programs (pyproject.toml)."""
     ruff, cache = tool('ruff'), ('--cache-dir', BUILD / 'tools/ruff')
     must_be_silent(ruff, 'check', '-q', *cache)
     must_be_silent(ruff, 'format', '-q', '--check', *cache)
@@ -115,7 +115,7 @@ def faults_of(name: Path) -> list[str]:
 
 
 def contents() -> None:
-    """Own files have no machine-specific path or package mirror; programs carry their licence."""
+    """Our files have no machine-specific path or package mirror; programs carry their licence."""
     if faults := sum(map(faults_of, own_files()), []):
         raise Failed('\n'.join(faults))
 
@@ -178,7 +178,7 @@ def run_own_tests(*files: Path) -> None:
 
 
 def own_tests_of_verbs() -> None:
-    """Tests of the verbs pass. On a toy kernel, verbs get bad input and are killed at random."""
+    """Tests of the verbs pass. On a toy kernel, they use bad input and kill verbs at random."""
     run_own_tests(VERBS)
 
 

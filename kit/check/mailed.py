@@ -71,7 +71,7 @@ def make_box(tips: Tips) -> Tips:
     git('symbolic-ref', 'HEAD', f'refs/heads/{parts()[-1]}', cwd=BOX_LINUX)
     git('checkout', '-q', '--force', 'HEAD', cwd=BOX_LINUX)
     (BOX_LINUX / '.git' / STATE.name).write_text(state)
-    # This checkpatch.pl finds nothing. The check `checkpatch` runs the real one, and
+    # This checkpatch.pl finds nothing. The check `checkpatch` runs the kernel's checkpatch.pl.
     # tests/test_verbs.py tests what `make mail` does with findings.
     (BOX_LINUX / 'scripts/checkpatch.pl').write_text('exit 0;\n')
     for name in git('ls-tree', '-d', '--name-only', 'base').split():
@@ -138,8 +138,8 @@ def has_letter(part: str) -> bool:
 
 
 def faults_of(part: str, mails: Sequence[Mail]) -> list[str]:
-    """Returns the faults of the mails of this part. A part is a posting, or a patch that is mailed
-    alone."""
+    """Checks the mails of this part and returns the faults. A part is a posting, or a patch that is
+    mailed alone."""
     if not mails:
         return ['a mail is missing']
     letter = None if is_single(part) else cover.read(part)
@@ -186,8 +186,7 @@ def divided(mails: Sequence[Mail]) -> dict[str, list[list[Mail]]]:
 
 
 def applied(made: Tips, files: dict[str, list[Path]]) -> list[str]:
-    """Returns the faults of the trees that result from applying the mails, one part after the
-    other."""
+    """Applies the mails, one part after the other. Returns the faults of the resulting trees."""
     faults: list[str] = []
     git('checkout', '-q', '--force', '--detach', 'base', cwd=BOX_LINUX)
     for part, tip in made.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Checks of the patches: they apply, export to the same bytes, and pass the kernel's tools."""
+"""Checks of the patches: they apply, an export reproduces them, the kernel's tools accept them."""
 
 import shutil
 
@@ -163,7 +163,7 @@ def binding() -> None:
 
 
 def mutants() -> None:
-    """Each diff of series/*/mutants applies to the whole series, and a boot runs the bug's test."""
+    """Each diff of series/*/mutants applies to the whole series, and a boot has the bug's test."""
     found = mutant.all_of_them()
     if not found:
         raise Skipped('no mutants in series/')

@@ -186,7 +186,7 @@ def in_letter(part: str, letter: tuple[str, str] | None, path: str) -> tuple[str
 
 
 def show(topic: str, machine: str = '') -> None:
-    """Prints the topic's recorded table. If `machine`, the file of a machine, is given, its figures
-    stand beside the recorded ones."""
+    """Prints the topic's recorded table. `machine` is the file of a machine, or empty. If it is
+    given, the machine's figures are printed beside the recorded ones."""
     data = measure.load(topic) or fail(f'no record of topic {topic}: make bench TOPIC={topic}')
     print(text(data, load(Path(machine))) if machine else table.text(data))

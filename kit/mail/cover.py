@@ -116,8 +116,8 @@ def message_faults(text: str) -> list[str]:
 
 
 def unknown_waits() -> list[str]:
-    """Returns a fault for each entry of `waits` that names neither another topic nor a patch of
-    another topic."""
+    """Returns a fault for each wrong entry of `waits`. An entry must be the name of another topic,
+    or the subject of another topic's patch."""
     subjects = {
         name: {patch_subject(path) for path in patch_files(name)} for name in topics.order()
     }

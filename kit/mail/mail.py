@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make mail: writes a posting as mail, or sends it, with b4. The posting's patches become commits
-of the sender, in a branch of linux/ that b4 tracks. Below them, the branch has the posting's
-prerequisites and the base. If the posting has one patch, its letter is put below the patch's
-message. In a topic with `single = true`, each patch is mailed separately.
+"""make mail: writes a posting as mail, or sends it, with b4. The sender becomes the committer of
+the posting's patches, in a branch of linux/ that b4 tracks. Below them, the branch has the
+posting's prerequisites and the base. If the posting has one patch, its letter is put below the
+patch's message. In a topic with `single = true`, each patch is mailed separately.
 
 --topic is TOPIC/NN-POSTING, or TOPIC for all of its postings. Several of these may be given.
 --topic may be omitted if there is only one topic. --patch selects patches of a `single` topic by
@@ -104,7 +104,7 @@ def address_of(who: str) -> str:
 def upstream(version: str, *places: str) -> str | None:
     """Looks for the tag of the base release in public git trees. Returns the commit that the tag
     names, or None if no tree has the tag. Recipients do not have the commit that linux/ uses as
-    its base, so a letter names this one."""
+    its base, so a letter names the returned commit."""
     tag = tag_of(version)
     for place in filter(None, (*places, stable_of_config())):
         tags = result(
@@ -116,7 +116,7 @@ def upstream(version: str, *places: str) -> str | None:
 
 
 def unreachable(author: str) -> bool:
-    """Returns whether no mail can reach the author's address. GitHub, for example, gives
+    """Returns whether the author's address cannot receive mail. GitHub, for example, gives
     contributors such addresses."""
     return bool(re.search(r'\bno-?reply\b|\.example>?$|@localhost>?$', author))
 
@@ -173,7 +173,7 @@ def postings(topic: str, words: str, figures: str = '') -> list[Posting]:
 
 
 def whole(part: str, figures: str) -> Posting:
-    """Returns the posting of a part with all its patches. `figures` is the file of a machine, or
+    """Returns a posting with all patches of a part. `figures` is the file of a machine, or
     empty."""
     patches, said, letter = patch_files(part), topics.posting(part), cover.read(part)
     if not patches:
@@ -200,8 +200,7 @@ def must_be_reviewed(reviewed: bool) -> None:
 
 
 def program() -> Path:
-    """Returns b4 in the version of requirements.txt or, if it cannot be installed, the b4 in
-    PATH."""
+    """Returns the b4 of requirements.txt. If it cannot be installed, returns the b4 in PATH."""
     try:
         return tool('b4')
     except KitError as error:
@@ -300,7 +299,7 @@ class Mailer:
         env = {'GIT_CONFIG_COUNT': str(len(given))}
         for number, (name, value) in enumerate(given.items()):
             env |= {f'GIT_CONFIG_KEY_{number}': name, f'GIT_CONFIG_VALUE_{number}': value}
-        # b4 waits for Enter: without a terminal, REVIEWED=1 replaces it
+        # b4 waits for Enter; without a terminal, REVIEWED=1 replaces this key
         done = subprocess.run(
             [program(), 'send', *words],
             cwd=TREE,

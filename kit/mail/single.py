@@ -15,7 +15,7 @@ from kit.source.patches import files_of, patch_files, patch_subject
 
 
 def prerequisites(topic: str, path: Path) -> list[Path]:
-    """Returns the earlier patches of the topic that the patch `path` needs, in their order."""
+    """Returns, in their order, the topic's earlier patches that the patch `path` needs."""
     files = patch_files(topic)
     by_subject = {patch_subject(each): each for each in files}
     where, found = f'{shown(SERIES / topic / "topic.toml")}: needs', set()

@@ -17,7 +17,7 @@ from kit.vm import guest
 
 
 class Quiet(verdict.Report):
-    """A report that prints nothing: failures are expected."""
+    """A report that prints nothing, because failures are expected."""
 
     def __init__(self, tests: Sequence[Test], enough: str) -> None:
         """`enough` is a regular expression that matches the title of an expected failure."""
@@ -64,7 +64,7 @@ def made(tree: Tree, diff: str, name: str) -> None:
 
 
 def run_boot(boot: Boot, image: Path, name: str, enough: str = '') -> tuple[Quiet, int, str]:
-    """Boots the image and runs the boot's tests until one fails whose title matches `enough`, a
+    """Boots the image and runs the boot's tests until the title of a failure matches `enough`, a
     regular expression. Returns (report of the tests, status of the guest, text). The text is the
     guest's message and the lines of its console. The test programs are built without the bug."""
     said = Quiet(boot.tests, enough)

@@ -49,8 +49,8 @@ class Mutant:
 
     @property
     def machine(self) -> dict[str, str]:
-        """Returns {option: value} that the boot must have: the words of `Boot:` after ARCH and
-        FLAVOUR."""
+        """Returns the options that the boot must have, as {option: value}. They are the words of
+        `Boot:` after ARCH and FLAVOUR."""
         return dict(word.split('=', 1) for word in self.boot.split() if '=' in word)
 
 

@@ -39,8 +39,8 @@ CAUGHT, SURVIVED, OTHERWISE = 'caught', 'survived', 'fails in another way'
 
 
 def attempt(each: Mutant, tree: Tree, name: str, enough: str = '') -> tuple[bool, str]:
-    """Builds the tree's kernel, which may have the bug, and runs the test until a failure matches
-    `enough`. Returns (whether the test or the guest failed, output of both)."""
+    """Builds the tree's kernel, with or without the bug. Runs the test until a failure matches the
+    regular expression `enough`. Returns (whether the test or the guest failed, output of both)."""
     boot = boot_of(each)
     if not boot:
         uml.build(tree)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Prepares for a verb: Debian packages, tools from PyPI, linux/."""
+"""Prepares everything that a verb needs: Debian packages, tools from PyPI, linux/."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Prepares for a verb: packages, linux/, and the user's own tree."""
+"""Prepares everything that a verb needs: packages, linux/, and the user's own tree."""
 
 from kit.build.trees import OURS, Trees
 from kit.setup import deps

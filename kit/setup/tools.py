@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tools written in Python, in the versions of requirements.txt: ruff, mypy, pytest, matplotlib, b4.
+"""Tools written in Python: ruff, mypy, pytest, matplotlib, b4. requirements.txt has the versions.
 
 They are installed from PyPI, once, into a virtual environment below build/. pip's own configuration
 applies.

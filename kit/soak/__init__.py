@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Long runs of all workloads, and random calls compared on both kernels."""
+"""Long runs of all workloads, and a comparison of random calls on both kernels."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make differ: makes the same random calls of VFIO's type1 and of iommufd on the base and on the
+"""make differ: runs the same random calls of VFIO's type1 and of iommufd on the base and on the
 patched kernel. With each IOMMU, both kernels must return the same results to user space.
 
 soak/differ.toml defines the boots. Ends with `N passed, N failed, N skipped`. Exit status: 0, 1 if
@@ -77,8 +77,8 @@ def told(tree: Tree, machine: Machine, iommu: str, job: str, image: Path, file: 
 
 
 def compare(base: Sequence[str], patched: Sequence[str]) -> dict[str, str | None]:
-    """Returns {path: the first difference between both kernels, or None}. The path, type1 or
-    iommufd, is the second word of each line."""
+    """Returns {path: the first difference between both kernels, or None}. The second word of
+    each line is the path: type1 or iommufd."""
     found: dict[str, str | None] = {line.split()[1]: None for line in base}
     for one, other in zip_longest(base, patched, fillvalue='nothing'):
         path = (one if one != 'nothing' else other).split()[1]

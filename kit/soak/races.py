@@ -3,12 +3,12 @@
 report counts only if one of its two accesses is in a function that the series changes.
 
 Reports contain function names from the kernel's symbol table. If the compiler inlined a changed
-function, it has no symbol, and its callers count instead. Files that were not built are ignored:
-common names such as probe() would match functions of other drivers.
+function, this function has no symbol, and its callers count instead. Files that were not built are
+ignored: common names such as probe() would match functions of other drivers.
 
 The series may also allow a race in functions that it does not change. The report of such a race
-does not count. The function below() selects some of these reports: in them, the stacks of both
-accesses contain changed functions.
+does not count. The function below() selects such a report if the stacks of both accesses contain
+changed functions.
 """
 
 import re
@@ -145,8 +145,8 @@ def reports(text: str) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def below(text: str, names: Sequence[str]) -> Counter[str]:
-    """Returns {title: number of reports} for the reports that do not count, although the stacks of
-    both accesses contain changed functions (`names`)."""
+    """Returns {title: number of reports}. These reports do not count, although the stacks of both
+    accesses contain changed functions (`names`)."""
     wanted, rule = set(names), re.compile(of_others(names))
     return Counter(
         title

@@ -77,7 +77,7 @@ def cell(value: int | dict[str, int] | None) -> str:
 
 
 def tables() -> str:
-    """Returns a table of the soaks and one of the compared calls."""
+    """Returns two tables: the soaks, and the compared calls."""
     rows = load()
     soaks = [
         [

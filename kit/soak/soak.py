@@ -66,7 +66,7 @@ def built(machine: Machine, name: str, folders: Iterable[str]) -> Path:
 
 
 class Said(verdict.Report):
-    """A report that also reads the counts that a program prints in addition to its results."""
+    """A report that reads a program's counts in addition to its results."""
 
     def __init__(self, tests: Sequence[Test]) -> None:
         super().__init__(tests)

@@ -57,8 +57,8 @@ def am(
 
 
 def preimages() -> None:
-    """If linux/ is not the release in BASE, applies the series to the touched files of the release
-    in BASE. Without the resulting files, git cannot merge patches (kit/source/preimages.py)."""
+    """If linux/ is not the release in BASE, applies the series to the touched files of that
+    release. Without the resulting files, git cannot merge patches (kit/source/preimages.py)."""
     if version_of(git('show', 'base:Makefile')) == pinned()[0] or not as_pinned(
         lambda path: base_file(path, PINNED)
     ):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Makes linux/: the base kernel as one commit with the tag `base`.
 
-If --linux names a git tree or an unpacked tree, the files come from this tree, which is only read.
+If --linux names a git tree or an unpacked tree, the files come from it. That tree is only read.
 Otherwise they come from the stable git tree that --stable-git or `git config series.stable` names.
 If no such tree is named, or it does not answer, they come from Debian's source package.
 """
@@ -29,8 +29,8 @@ ORIGIN = LINUX / '.git/series-origin'  # the LINUX= from which linux/ was made
 NEEDED = 4 << 30  # bytes on disk: 1.8 GB of files, 0.4 GB of git's data, and the package
 
 
-# An argument `release` is either X.Y, which stands for every X.Y.Z, or one particular X.Y.Z. None
-# stands for the X.Y of the release in BASE.
+# An argument `release` is either X.Y, which stands for every X.Y.Z, or one particular X.Y.Z. The
+# value None stands for the X.Y of the release in BASE.
 
 
 def is_release(version: str, release: str | None) -> bool:
@@ -216,7 +216,7 @@ def from_package(env: Environment, name: str, version: str, *paths: str) -> str:
     package.unlink()
     if paths:
         return f"Debian's {name} {version}"
-    # Debian's .gitignore ends with `/*`, so that git would ignore new files of the series
+    # Debian's .gitignore ends with `/*`, so git would ignore new files of the series
     ignore = TREE / '.gitignore'
     ignore.write_text(
         re.sub(r'#\n# Debian packaging:.*\n(#.*\n)*#\n/\*\n!/debian/\n', '', ignore.read_text())
@@ -225,8 +225,9 @@ def from_package(env: Environment, name: str, version: str, *paths: str) -> str:
 
 
 def package_reader() -> Reader:
-    """Returns a reader of files in Debian's package of the pinned version. The reader downloads the
-    package when first called, and returns None if the archive no longer has the package."""
+    """Returns a reader for the files of Debian's package, in the pinned version. The reader
+    downloads the package when first called, and returns None if the archive no longer has the
+    package."""
 
     @functools.cache
     def unpacked() -> bool:
@@ -258,7 +259,7 @@ def write_commit(version: str, **env: str) -> str:
     """Commits the files of TREE; the commit id depends only on these files. `env` can direct git
     to another repository."""
     progress = Progress('add to git')
-    # one by one, as git add compares each file with all others of the same command
+    # one by one, because `git add` compares each file with all others of the same command
     for path in sorted(TREE.iterdir()):
         if path.name != '.git':
             progress.tick(path.name)

@@ -14,7 +14,7 @@ COMMITTER = {'name': 'v7.3.y series', 'email': 'series@localhost', 'date': '2026
 
 # The user's git configuration must not affect how patches are applied and exported
 GIT_ENV = {
-    # safe.directory is in a file, as git's child processes ignore it if it is given with -c
+    # safe.directory is in a file, because git's child processes ignore it in -c options
     'GIT_CONFIG_GLOBAL': str(Path(__file__).with_name('gitconfig')),
     'GIT_CONFIG_NOSYSTEM': '1',
     'GIT_ATTR_NOSYSTEM': '1',
@@ -56,7 +56,7 @@ GIT_SET = [
     'log.showSignature=false',
 ]
 
-# given twice, --force also replaces a locked worktree, which a killed git leaves
+# given twice, --force also replaces a locked worktree; a killed git leaves such a worktree
 OVER_HALF = ['--force', '--force']
 
 

@@ -13,9 +13,9 @@ from kit.source.git import git, try_git
 
 Reader = Callable[[str], bytes | None]  # returns a file's content
 
-# If linux/ is not the release in BASE, it has these references. PINNED has the touched files of the
-# release in BASE. PREIMAGES has the series on top of PINNED. Without these files, git cannot merge
-# patches. The references protect the files from garbage collection.
+# If linux/ is not the release in BASE, it has these references. PINNED has the touched files, as
+# they are in that release. PREIMAGES has the series on top of PINNED. Without these files, git
+# cannot merge patches. The references protect the files from garbage collection.
 PINNED, PREIMAGES = 'refs/series/pinned', 'refs/series/preimages'
 
 
@@ -59,7 +59,7 @@ def base_file(path: str, commit: str = 'base') -> bytes | None:
 
 def check_sums(version: str, read: Reader) -> None:
     """Raises an error if the checksum of a touched file is not the one in BASE. If `version` is not
-    the release in BASE, only prints a note, as `git am` can merge."""
+    the release in BASE, only prints a note, because `git am` can merge."""
     wanted, sums = pinned()
     for path, digest in sums.items():
         content = read(path)

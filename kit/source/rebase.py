@@ -56,8 +56,8 @@ def release_of(path: Path) -> str:
 
 
 def asked(wanted: str, linux: str | None) -> tuple[str, str | Path | None]:
-    """Returns (release, path) for the argument TREE or VERSION. The path is TREE or, for VERSION,
-    the tree of --linux. It is None for VERSION without --linux."""
+    """Returns (release, path) for the argument TREE or VERSION. The path is TREE. If VERSION is
+    given, it is the tree of --linux, or None without --linux."""
     if re.fullmatch(r'v?\d+\.\d+(\.\d+)?', wanted):
         return wanted.removeprefix('v'), linux
     path = Path(wanted).expanduser().resolve()
@@ -102,7 +102,7 @@ def upstream_already(commit: str, subjects: Sequence[str]) -> list[tuple[str, st
 
 
 def check() -> None:
-    """Raises an error if linux/ holds work, or does not match series/."""
+    """Raises an error if linux/ has uncommitted changes or does not match series/."""
     if not (LINUX / '.git').exists():
         raise KitError('no linux/ here: make tree')
     if not corresponds():

@@ -63,8 +63,8 @@ def load_state() -> dict[str, tuple[str, str]]:
 
 
 def series_changed(different: Sequence[str]) -> list[str]:
-    """Of the differing files, returns those whose topic or posting has changed in series/ since
-    linux/ last matched series/. The cause may be a git pull or an edit."""
+    """Selects the differing files whose topic or posting has changed in series/ since linux/ last
+    matched series/. The cause may be a git pull or an edit."""
     changed = {topic for topic, (_, number) in load_state().items() if number != digest(topic)}
     return [name for name in different if name[len('series/') :].rpartition('/')[0] in changed]
 

@@ -2,8 +2,8 @@
 """Makes linux/ from series/: the base and one branch per topic or posting.
 
 `make tree` fails if linux/ holds work that series/ lacks. Other verbs (keep=True) use such a linux/
-as it is, and print a note. If a commit of series/ other than the last one is checked out, verbs
-that accept the user's own tree (stay=True) use this commit.
+as it is, and print a note. If a commit of series/ before the last one is checked out, verbs that
+accept the user's own tree (stay=True) use this commit.
 """
 
 from kit.errors import KitError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""run, test and shell with --linux: use the user's git tree instead of the series.
+"""With --linux, the verbs run, test and shell use the user's git tree instead of the series.
 
 The tree is only read. "patched" is a clone below build/, which gets the tree's HEAD and uncommitted
 changes and is built out of tree. "base" is --base, or the newest v7.3.y release below HEAD.
@@ -54,7 +54,7 @@ def clone(path: Path, folder: Path, commit: str) -> None:
         git('clone', '-q', '--shared', '--no-checkout', path, folder, cwd=path)
     git('config', 'remote.origin.url', path, cwd=folder)
     git('fetch', '-q', 'origin', '+HEAD:refs/own/head', cwd=folder)
-    # a killed checkout leaves a lock, or no index
+    # after a killed checkout, there is a lock, or the index is missing
     if (
         not is_at(folder, commit)
         or not (folder / '.git/index').exists()
@@ -106,7 +106,7 @@ def alone() -> Tree:
 
 
 def use_alone(linux: str) -> Tree:
-    """Makes the clone of a user's tree of any version, without a base."""
+    """Makes the clone of a user's tree, which may have any version. There is no base."""
     path, version, head = known(linux, 'a git tree of Linux')
     with Lock(BUILD / 'own'):
         clone(path, BUILD / 'own/linux', head)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""python3 -m kit test --kselftest SUITE[:PROGRAM] [--linux PATH]: runs upstream's selftests of any
-tree in a guest, independent of topics.
+"""python3 -m kit test --kselftest SUITE[:PROGRAM] [--linux PATH]: runs upstream's selftests in a
+guest. They may come from any tree, and do not depend on topics.
 
 The kernel is built with the suite's own `config`. Without PROGRAM, the guest runs all programs that
 `make run_tests` of the suite runs.
@@ -33,7 +33,7 @@ MADE = ('TEST_GEN_PROGS', 'TEST_GEN_PROGS_EXTENDED', 'TEST_GEN_FILES', 'TEST_CUS
 KEPT = ('TEST_PROGS', 'TEST_PROGS_EXTENDED', 'TEST_FILES')
 INTERPRETERS = {'sh', 'ash', 'busybox'}  # those in the guest
 SECONDS = 45  # kselftest's default limit per program; a suite's `settings` override it
-PATIENCE = 10  # multiplies limits, as an emulated CPU is slower
+PATIENCE = 10  # multiplies limits, because an emulated CPU is slower
 SKIPS = (Skip('', 'the program gives the reason'),)
 
 

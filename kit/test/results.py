@@ -2,8 +2,8 @@
 """--results FILE: writes test results as KTAP (.ktap), JUnit's XML (.xml) or KernelCI's JSON
 (.json).
 
-The XML is written with the standard library, as Debian's python3-junitparser only works with
-Debian's Python. The kernel's own kunit_json converts the KTAP to JSON.
+The standard library writes the XML, because Debian's python3-junitparser only works with Debian's
+Python. The kernel's own kunit_json converts the KTAP to JSON.
 """
 
 import re
@@ -110,7 +110,7 @@ def ktap(boots: Sequence[Ended]) -> str:
 
 
 def junit(boots: Sequence[Ended]) -> str:
-    """Returns JUnit's XML. Each boot is a testsuite, and each program a class of testcases."""
+    """Returns JUnit's XML. Each boot is a testsuite, and each program is a class of testcases."""
     top = ElementTree.Element('testsuites')
     for boot in boots:
         words = [result.word for result in boot.results]

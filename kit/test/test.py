@@ -199,9 +199,9 @@ def run_all(
     trees: Trees = OURS,
     tell: Tell | None = None,
 ) -> Iterator[tuple[Counts, int]]:
-    """Runs boots and soaks in parallel. While guests run, the files of later boots are built. Boots
-    with `alone` depend on CPU time: they come last, one after the other. Yields (Counter, guest
-    status). For `tell`, see run_boot().
+    """Runs all boots and soak runs in parallel. While guests run, the files of later boots are
+    built. Boots with `alone` depend on CPU time: they come last, one after the other. Yields
+    (Counter, guest status). For `tell`, see run_boot().
     """
     alone = [boot for boot in boots if boot.alone]
     running = [pool.submit(run_soak, arch, tell) for arch in soaks]

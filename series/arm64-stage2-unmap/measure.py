@@ -252,9 +252,9 @@ OTHERS = {
 
 
 def perf(mode, operation, mib, slots, more=''):
-    # The option -b maps blocks and splits them, which is faster than mapping pages. Three cases
-    # exclude -b: the split itself is measured; in protected mode, the hypervisor does not split;
-    # with PREEMPT_RT, there are no transparent huge pages.
+    # The option -b maps blocks and splits them, which is faster than mapping pages. It is not used
+    # if the split itself is measured, in protected mode (the hypervisor does not split), and with
+    # PREEMPT_RT (there are no transparent huge pages).
     split = '' if mode in ('protected', 'rt') or operation == 'split' else '-b '
     return f'stage2_unmap_perf -o {operation} -m {mib} -s {slots} {split}{more}'.rstrip()
 
@@ -451,8 +451,8 @@ COVER = {
 
 
 def cover(each):
-    """Does the cover letter of the posting have this row? It has rows of latencies only for 1 GiB,
-    and for latencies that have become longer."""
+    """Does the cover letter of the posting have this row? It has a latency only if the size is
+    1 GiB, or if the latency has become longer."""
     posting = re.search(r'TOPIC=[\w-]+/(\d+)', each.get('command', ''))
     where = each['metric'], each.get('operation'), each['mode'], each['cpu']
     return where in COVER[posting[1] if posting else ''] and (
@@ -474,10 +474,10 @@ def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]} with -icount (1 ns = 1 '
         'instruction). The host has two CPUs in the mode "waiter", four in the mode "3 vCPUs", and '
-        'one in all other modes. Memory is in 4K pages. Rows in us have the worst wake-up latency '
-        'of a SCHED_FIFO task with a period of 200 us. The task runs on the CPU that walks; in the '
-        'mode "waiter", it runs on the CPU of a vCPU. Other rows are in instructions, or in the '
-        'unit that they state. ratio = base/patched. For numbers of passes or faults, ratio = '
-        'patched/base. log: the dirty log. L2: the VM runs a nested guest. '
+        'one in all other modes. Memory is in 4K pages. Rows in us (microseconds) show the worst '
+        'wake-up latency of a SCHED_FIFO task with a period of 200 us. The task runs on the CPU '
+        'that walks; in the mode "waiter", it runs on the CPU of a vCPU. Other rows are in '
+        'instructions, or in the unit that they state. ratio = base/patched. For numbers of passes '
+        'or faults, ratio = patched/base. log: the dirty log. L2: the VM runs a nested guest. '
         f'{commands(data)}'
     )

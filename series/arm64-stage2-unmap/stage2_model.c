@@ -21,7 +21,7 @@ static char *arena;
 static struct {
 	bool used;
 	long entries;
-	/* Is it in the walk caches? The IPA and the level are of the entry that linked it. */
+	/* Is it in the walk caches? The IPA and the level belong to the entry that linked it. */
 	bool cached;
 	u64 ipa;
 	s8 level;
@@ -356,7 +356,7 @@ static void begin(void)
 	pgt.pgd = zalloc_page(NULL);
 }
 
-/* Drops all that the CPU has cached of the VM, and destroys the VM. No table may be left. */
+/* Drops all that the CPU has cached for the VM, and destroys the VM. No table may be left. */
 static void end(void)
 {
 	memset(tlb, 0, sizeof(tlb));
@@ -411,7 +411,7 @@ static void run(int rounds)
 	end();
 }
 
-/* The size after which the base yields: a block of the lowest level that has blocks */
+/* The base yields after this size: one block of the lowest level that has blocks */
 #define LARGE	(PAGE_SHIFT == 12 ? SZ_1G : PAGE_SHIFT == 14 ? 16 * SZ_2M : SZ_512M)
 
 typedef int (*step_fn)(struct kvm_pgtable *, u64 *, u64);

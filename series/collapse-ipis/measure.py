@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measures collapse-ipis: IPIs per collapse, the instructions of a collapse and of a call of
-GUP-fast, and the time of a collapse while other CPUs are busy."""
+"""Measures collapse-ipis: IPIs per collapse, instructions per collapse and per call of GUP-fast,
+and the time of a collapse while other CPUs are busy."""
 
 import functools
 import re
@@ -97,7 +97,8 @@ def instructions(bench, machine, file, rounds):
     return found, accelerator
 
 
-# The minimum number of instructions is repeatable with 20 rounds. With three, it may be one higher.
+# The minimum number of instructions is repeatable with 20 rounds. With three rounds, it may be
+# higher by one.
 def one_machine(machine, bench, runs=5, rounds=20):
     """Measures one architecture and MMU, and returns (rows, accelerator)."""
     file = bench.selftest(machine[0], f'mm/{PROGRAM}')

@@ -74,8 +74,8 @@ def calls(bench, file, behind, path, tree, what='-icount', words='', before='', 
 
 
 def both(function):
-    """Calls the function for both kernels at the same time, as a guest with -icount is one thread.
-    Returns both results."""
+    """Calls the function for both kernels at the same time, because a guest with -icount is one
+    thread. Returns both results."""
     with Pool(2) as pool:
         return list(pool.map(function, TREES))
 
@@ -348,8 +348,8 @@ def note(data):
         f'Base {data["base"]}, accelerator {data["accelerator"]}; only this topic is applied. Rows '
         'without a size are for 1 GiB. CMD_SYNCs are per 2 MiB. Instructions are counted by '
         '-icount on one vCPU. For 1 GiB, the map and the first unmap are called once; each of '
-        'the other rows is the minimum of 4 calls. For smaller sizes, a row is the minimum of 64 '
-        'calls. '
+        'the other rows shows the minimum of 4 calls. For smaller sizes, each row shows the '
+        'minimum of 64 calls. '
         f'{timed if seconds else ""}'
         'ratio = base/patched. 4K adjacent: the first memory that a machine allocates. 4K dirty: '
         'the same memory, mapped again. Its pages are already dirty, so the unmap does not mark '

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Maps a memfd of small and of huge pages through iommufd. The batch becomes full
+ * Maps a memfd of both small and huge pages through iommufd. The batch becomes full
  * before every pinned folio is in it. Then the allocation of an IOMMU page table
  * fails. The failed map must drop the pins that it took, and not those of an
  * earlier map of the same pages.
@@ -15,8 +15,8 @@
 /*
  * iommufd pins 8192 pages at a time, and its batch holds 5461 contiguous ranges.
  * The first 8192 pages fill most of the batch. The next 8192 pages begin with small
- * pages, which fill the rest. So the huge pages after these are pinned but do not
- * fit into the batch.
+ * pages, which fill the rest of the batch. So the huge pages after these are pinned
+ * but do not fit into the batch.
  */
 #define PIN 8192UL
 #define LENGTH (2 * PIN * PAGE)
@@ -108,7 +108,7 @@ int main(int argc, char **argv)
 		dropped = pins_dropped() - dropped;
 		if (taken != dropped) {
 			printf("a failed map took %ld pins and dropped %ld\n", taken, dropped);
-			/* Free pages with wrong reference counts, which the kernel then reports */
+			/* Frees pages with wrong reference counts; the kernel reports them */
 			if (ftruncate(fd, 0) || unmap(PIN * PAGE, IOVA))
 				missing("unmap");
 			memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE,

@@ -57,7 +57,7 @@ static void *replace(void *unused)
 	return unused;
 }
 
-/* Maps the start of the file, aligned for huge pages */
+/* Maps the start of the file at an address that is aligned for huge pages */
 static char *view(unsigned long length, int advice)
 {
 	char *hint = mmap(NULL, length + HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

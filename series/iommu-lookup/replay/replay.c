@@ -2,8 +2,8 @@
 /*
  * Measures the time in which a container fills a second domain. 1 GiB is mapped for
  * the group of the first device, then the group of the second device is attached.
- * It would normally join the first domain. A failed allocation prevents this, so
- * the kernel creates a second domain for it and replays all mappings into that.
+ * This group would normally join the first domain. A failed allocation prevents this,
+ * so the kernel creates a second domain and replays all mappings into it.
  *
  *   replay BDF BDF...
  *
@@ -88,7 +88,7 @@ static char *present(int flags, int advice)
 	return memory;
 }
 
-/* 511 others are allocated between a page and its neighbour, so these two are not contiguous */
+/* Allocates 511 other pages between a page and its neighbour, so these are not contiguous */
 static char *scattered(void)
 {
 	char *memory = map_memory(0);
@@ -149,8 +149,8 @@ static double attach(void)
 
 /*
  * @tables is the size of the first domain's tables for the mappings, in kB. A filled
- * second domain has as many tables, plus one at the top. An empty domain has only the
- * table at the top. The fault that leads to a second domain happens before the
+ * second domain has the same number of tables, plus one at the top. An empty domain has
+ * only the table at the top. The fault that leads to a second domain happens before the
  * replay. Tries the number of the last successful fault first.
  */
 static double replay(unsigned long tables)

@@ -4,7 +4,7 @@
  *
  *   insmod iova_bench.ko job=burst|steady|running|irqsoff|return|wakeups|locked|full
  *
- * iova_locked.ko, for job=locked, is this module with the tree's iova.c built in.
+ * job=locked needs iova_locked.ko: this module with the tree's iova.c built in.
  *
  * Prints each figure to the kernel log, as "iova_bench: NAME VALUE". In a guest with
  * -icount, an instruction takes 1 ns, so times are numbers of instructions. If an
@@ -352,7 +352,7 @@ static void burst_with_others(struct work_struct *work)
 		ended = instructions();
 }
 
-/* Instructions of all CPUs, counted after all of them have arrived and until all are done */
+/* Instructions of all CPUs, from when all of them have arrived until all are done */
 static u64 burst_of_all(void)
 {
 	unsigned int cpu;
@@ -387,7 +387,7 @@ static void return_after(unsigned int idle_ms)
 }
 
 /*
- * A single magazine changes the figure of a burst by 10 %. The number of magazines depends on the
+ * A single magazine changes the result of a burst by 10 %. The number of magazines depends on the
  * order in which CPUs get a lock, so the bursts are repeated.
  */
 static void job_return(void)
@@ -538,7 +538,7 @@ static void job_running(void)
 	running(5);
 }
 
-/* Counts work items after a burst: for two minutes without maps, then for two with maps */
+/* Counts work items after a burst: for two minutes without maps, then for two minutes with maps */
 static void job_wakeups(void)
 {
 	u64 start;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * iova_bench.c with an iova.c of its own. That iova.c counts the instructions executed between
+ * iova_bench.c with an iova.c of its own. This iova.c counts the instructions executed between
  * taking and dropping iova_rbtree_lock. Interrupts are disabled meanwhile. One vCPU runs at a time,
  * so the count may include instructions of other vCPUs that wait for the lock.
  */

@@ -26,7 +26,7 @@ static bool armed, go;
 static atomic_t stopped = ATOMIC_INIT(-1), allocators = ATOMIC_INIT(0);
 static DECLARE_COMPLETION(done);
 
-/* The first cache, which has single pages, begins with the lock of its depot. */
+/* The first cache is for single pages. It begins with the lock of its depot. */
 static spinlock_t *depot_lock(void)
 {
 	return (spinlock_t *)iovad.rcaches;

@@ -3,7 +3,7 @@
 both.
 
 A record is the content of a bench.json: {topic, base, accelerator, command, date, code, config,
-tools, rows}. Its `topic` is a topic or a posting, TOPIC/NN-POSTING. The fields `date`, `code`,
+tools, rows}. Its `topic` is the name of a topic, or TOPIC/NN-POSTING. The fields `date`, `code`,
 `config` and `tools` come from kit/bench/provenance.py. If parts of the benchmark were measured
 separately, the record also has `parts`: {command that measured the part: {date, code}}.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Memory of each kind for a scene's calls. */
+/* Allocates the memory that the calls of a scene use: 4K pages, THP or hugetlb. */
 #define _GNU_SOURCE
 #include <err.h>
 #include <stdint.h>

@@ -116,8 +116,8 @@ def upstream(version: str, *places: str) -> str | None:
 
 
 def unreachable(author: str) -> bool:
-    """Returns whether the author's address cannot receive mail. GitHub, for example, gives
-    contributors such addresses."""
+    """Returns True if no mail reaches the author's address. GitHub, for example, gives contributors
+    such addresses."""
     return bool(re.search(r'\bno-?reply\b|\.example>?$|@localhost>?$', author))
 
 

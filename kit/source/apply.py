@@ -57,8 +57,9 @@ def am(
 
 
 def preimages() -> None:
-    """If linux/ is not the release in BASE, applies the series to the touched files of that
-    release. Without the resulting files, git cannot merge patches (kit/source/preimages.py)."""
+    """If linux/ is not the release in BASE, applies the series to that release, of which only the
+    files that the series touch are stored. Without the resulting files, git cannot merge patches
+    (kit/source/preimages.py)."""
     if version_of(git('show', 'base:Makefile')) == pinned()[0] or not as_pinned(
         lambda path: base_file(path, PINNED)
     ):

@@ -183,9 +183,20 @@ static struct range shortened(uint64_t vaddr, struct range range)
 	return range;
 }
 
+/*
+ * With iommufd, the base does not map an area correctly if it ends at the highest IOVA. AMD's IOMMU
+ * allows such areas. Ends them one page below.
+ */
+static struct range below_top(struct range range)
+{
+	if (iommufd >= 0 && !(range.iova + range.size))
+		range.size -= PAGE;
+	return range;
+}
+
 static int map(uint64_t vaddr, struct range wanted)
 {
-	struct range range = shortened(vaddr, wanted);
+	struct range range = shortened(vaddr, below_top(wanted));
 	uint32_t flags = random_flags();
 	struct vfio_iommu_type1_dma_map type1 = {
 		.argsz = sizeof(type1),
@@ -213,8 +224,9 @@ static int map(uint64_t vaddr, struct range wanted)
 	return 0;
 }
 
-static int map_file(int file, uint64_t start, struct range range)
+static int map_file(int file, uint64_t start, struct range wanted)
 {
+	struct range range = below_top(wanted);
 	struct iommu_ioas_map_file args = {
 		.size = sizeof(args),
 		.flags = iommufd_flags(random_flags()),
@@ -285,21 +297,22 @@ static uint64_t blocks(void)
 /* Maps the same pages at another IOVA. The kernel reads their PFNs from the first domain. */
 static int copy(struct range range, uint64_t iova)
 {
+	struct range to = below_top((struct range){ iova, range.size });
 	struct iommu_ioas_copy args = {
 		.size = sizeof(args),
 		.flags = IOMMU_IOAS_MAP_FIXED_IOVA | IOMMU_IOAS_MAP_READABLE |
 			 IOMMU_IOAS_MAP_WRITEABLE,
 		.dst_ioas_id = ioas,
 		.src_ioas_id = ioas,
-		.length = range.size,
-		.dst_iova = iova,
+		.length = to.size,
+		.dst_iova = to.iova,
 		.src_iova = range.iova,
 	};
 
 	if (ioctl(iommufd, IOMMU_IOAS_COPY, &args))
 		return errno;
 	made.what = COPY;
-	made.range = (struct range){ iova, range.size };
+	made.range = to;
 	made.from = range.iova;
 	return 0;
 }

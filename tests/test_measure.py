@@ -4,6 +4,7 @@
 import contextlib
 import fcntl
 import io
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -138,6 +139,27 @@ class Tables(unittest.TestCase):
         with mock.patch('kit.topics.benchmark', lambda _: topic):
             _, lines = table.cells({'topic': 'x', 'rows': rows})
         self.assertEqual([line[-2:] for line in lines], [['-', '1.000–∞']] * 2)
+
+    def test_a_page_folds_all_but_ten_rows(self):
+        topic = mock.Mock(
+            HEAD=['what'],
+            describe=lambda row: [row['metric']],
+            note=lambda _: 'the note',
+            cover=lambda row: row['metric'] == 'gain9',
+        )
+        gains = [measure.row(f'gain{number}', [[2]], [[1]]) for number in range(10)]
+        worse = measure.row('worse', [[1]], [[2]])
+        with (
+            mock.patch('kit.topics.benchmark', lambda _: topic),
+            mock.patch.object(table.provenance, 'mark', lambda _: ''),
+        ):
+            short = table.markdown({'topic': 'x', 'rows': gains})
+            long = table.markdown({'topic': 'x', 'rows': [*gains, worse]})
+        self.assertNotIn('<details>', short)
+        top, folded = long.split('<details>')
+        self.assertEqual(re.findall(r'^\| (\w+) ', top, re.M)[1:], ['worse', 'gain9'])
+        self.assertIn('All 11 rows', folded)
+        self.assertEqual(len(re.findall(r'^\| (?:gain|worse)', folded, re.M)), 11)
 
     def test_topics_make_rows_with_the_kit(self):
         for topic in topics.measured():

@@ -10,6 +10,7 @@ from kit.bench import provenance
 from kit.bench.measure import Record, Row
 
 COVER_ROWS, COVER_COLUMNS = 16, 75  # the limits of a table in a mail
+TOP_ROWS = 10  # of a page; its other rows are folded
 
 
 def better(row: Row) -> float:
@@ -130,10 +131,30 @@ def cover_faults(data: Record) -> list[str]:
     return faults
 
 
-def markdown(data: Record) -> str:
-    head, lines = cells(data)
+def top_rows(data: Record) -> list[Row]:
+    """Returns the rows at the top of a page: those of the cover letter, then the regressions."""
+    rows, topic = sorted(data['rows'], key=better), topics.benchmark(data['topic'])
+    letter = [row for row in rows if topic.cover(row)]
+    others = [row for row in rows if better(row) < 1 and row not in letter]
+    return sorted([*letter, *others][:TOP_ROWS], key=better)
+
+
+def grid(data: Record, rows: list[Row]) -> str:
+    """Returns these rows of the record as a Markdown table."""
+    head, lines = cells({**data, 'rows': rows})
     left = [is_text(column, lines) for column in range(len(head))]
     rule = ['---' if is_left else '---:' for is_left in left]
-    show = ['| ' + ' | '.join(line) + ' |' for line in [head, rule, *lines]]
+    return '\n'.join('| ' + ' | '.join(line) + ' |' for line in [head, rule, *lines])
+
+
+def markdown(data: Record) -> str:
+    """Returns the page's table. Its top rows are shown; all rows are folded."""
+    rows, top = data['rows'], top_rows(data)
     said = filter(None, (topics.benchmark(data['topic']).note(data), provenance.mark(data)))
-    return '\n'.join([*show, '', '. '.join(said)])
+    folded = [
+        f'<details>\n<summary>All {len(rows)} rows, regressions first</summary>',
+        grid(data, rows),
+        '</details>',
+    ]
+    tables = [grid(data, rows)] if len(rows) <= TOP_ROWS else [grid(data, top), *folded]
+    return '\n\n'.join([*tables, '. '.join(said)])

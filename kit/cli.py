@@ -466,7 +466,7 @@ def prepare(verb: Verb, given: Given) -> 'Trees | None':
         )
     if alone:
         return None
-    # mail uses LINUX= for one thing: to look up the base's tag
+    # mail uses LINUX= only to look up the base's tag
     path = given.get('linux') if verb.needs != 'series' else None
     trees = needed.trees(verb.needs, path, given.get('base'), given.get('stable-git'))
     return trees if verb.needs == 'own' else None

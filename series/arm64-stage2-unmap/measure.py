@@ -29,7 +29,7 @@ MODES = {  # {name: Options of its guests}; by default, a guest has 4 GiB and on
     'protected': {'append': 'kvm-arm.mode=protected'},
     'nested': {'append': 'kvm-arm.mode=nested'},
     'rt': {},
-    # during the walk, three vCPUs fault in pages, each on a CPU of its own
+    # During the walk, three vCPUs take page faults. Each vCPU runs on a separate CPU.
     '3 vCPUs': {'cpus': 4},
     # The task runs on the CPU of a vCPU. The vCPU writes the memory, so it waits for mmu_lock.
     'waiter': {'cpus': 2},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * iova_bench.c with an iova.c of its own. This iova.c counts the instructions executed between
- * taking and dropping iova_rbtree_lock. Interrupts are disabled meanwhile. One vCPU runs at a time,
- * so the count may include instructions of other vCPUs that wait for the lock.
+ * iova_bench.c with its own copy of iova.c. The copy counts the instructions that are executed
+ * while iova_rbtree_lock is held. Interrupts are disabled during that time. One vCPU runs at a
+ * time, so the count may include instructions of other vCPUs that wait for the lock.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -269,8 +269,8 @@ int main(int argc, char **argv)
 {
 	const char *how = argc == 5 ? argv[4] : "";
 	bool killed = !strcmp(how, "kill");
-	bool known = argc == 4 || killed || !strcmp(how, "absent");
-	size_t size = known ? strtoul(argv[2], NULL, 0) << 20 : 0;
+	bool late = !strcmp(how, "absent");
+	size_t size = argc == 4 || killed || late ? strtoul(argv[2], NULL, 0) << 20 : 0;
 	struct vfio_iommu_type1_dma_map map = {
 		.argsz = sizeof(map),
 		.flags = VFIO_DMA_MAP_FLAG_READ | VFIO_DMA_MAP_FLAG_WRITE,
@@ -287,7 +287,7 @@ int main(int argc, char **argv)
 
 	if (!size)
 		errx(2, "usage: pin_span GROUP|DEVICE|mock MIB BACKING [absent|kill]");
-	absent = argc == 5 && !killed;
+	absent = late;
 	if (killed)
 		kill_when_mapped();
 	if (!strncmp(argv[1], "/dev/vfio/devices/", 18) || !strcmp(argv[1], "mock"))

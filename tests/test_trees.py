@@ -109,6 +109,21 @@ class Worktrees(Toy):
             self.assertFalse(git.whole(one))
 
 
+    def test_a_git_that_was_killed_while_it_added_a_worktree(self):
+        self.new_toy()
+        one, other = self.work / 'one/linux', self.work / 'other/linux'
+        with mock.patch.object(git, 'LINUX', self.toy):
+            for file in ('commondir', 'HEAD', 'gitdir'):
+                git.whole_worktree('x', one, self.git('rev-parse', 'HEAD'))
+                for entry in (self.toy / '.git/worktrees').iterdir():
+                    (entry / 'locked').write_text('initializing')
+                    (entry / file).write_text('')
+                self.assertFalse(git.whole(one))
+                git.whole_worktree('x', other, self.git('rev-parse', 'HEAD'))
+                git.whole_worktree('x', one, self.git('rev-parse', 'HEAD'))
+                self.assertTrue(git.whole(one) and git.whole(other))
+
+
 class Own(Toy):
     """make run LINUX=: the clone matches the user's tree, and the tree does not change."""
 

@@ -96,6 +96,14 @@ def try_git(
 
 
 def prune() -> None:
+    """Removes git's entries of worktrees that no longer exist. A git that was killed while it added
+    a worktree leaves an incomplete entry. `git worktree prune` keeps it, as it is locked, and `git
+    worktree add` fails because of it."""
+    common = git('rev-parse', '--path-format=absolute', '--git-common-dir').strip()
+    for entry in Path(common, 'worktrees').glob('*/'):
+        files = [entry / name for name in ('gitdir', 'HEAD', 'commondir')]
+        if not all(file.is_file() and file.stat().st_size for file in files):
+            shutil.rmtree(entry)
     git('worktree', 'prune')
 
 

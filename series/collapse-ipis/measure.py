@@ -19,8 +19,9 @@ MACHINES = {  # (architecture, MMU): words for the kernel's command line
     ('arm64', ''): '',
     ('x86_64', ''): '',
 }
-# flavours: `trace` has the event that counts IPIs, `plain` has no checks that cost time
-COUNTED, TIMED = 'trace', 'plain'
+# {architecture: flavours that count (IPIs, instructions)}. Only kernels with tracepoints can count
+# IPIs. arm64's `plain` has them, and one flavour for both saves two builds.
+FLAVOURS = {'powerpc': ('trace', 'trace'), 'arm64': ('plain', 'plain'), 'x86_64': ('trace', 'plain')}
 IPIS = re.compile(r'ipis_(sync|tlb)_(\d+)_(\w+)')
 
 
@@ -66,7 +67,7 @@ def timed_fields(name):
 
 def ipis(bench, machine, file, runs, cpus=CPUS):
     (arch, mmu), found = machine, []
-    images = {tree: bench.build(arch, COUNTED, tree) for tree in TREES}
+    images = {tree: bench.build(arch, FLAVOURS[arch][0], tree) for tree in TREES}
     for number in cpus:
         seen = {}
         append = f'{MACHINES[machine]} nohz_full={number // 2}-{number - 1}'
@@ -85,7 +86,7 @@ def ipis(bench, machine, file, runs, cpus=CPUS):
 
 def instructions(bench, machine, file, rounds):
     arch, mmu = machine
-    images = {tree: bench.build(arch, TIMED, tree) for tree in TREES}
+    images = {tree: bench.build(arch, FLAVOURS[arch][1], tree) for tree in TREES}
     options = Options(append=MACHINES[machine], devices=(), icount=True)
     what = f'{" ".join(filter(None, machine))}, instructions'
     seen, accelerator = boot_both(bench, arch, images, f'time {rounds}', file, options, what)

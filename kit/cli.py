@@ -93,7 +93,7 @@ OPTIONS = {
     'config': Option('FILE', 'configuration of your kernel; default: that of the running kernel'),
     'cpus': Option('N', 'number of CPUs of the guest', number),
     'delete': a_flag('with --draw: only delete lines'),
-    'draw': Option('N', 'alter or delete N randomly drawn lines of the topic', number),
+    'draw': Option('N', 'alter or delete N randomly drawn lines', number),
     'flavour': Option('FLAVOUR', 'plain, debug, trace or kcsan; +NAME adds guest/config/*+NAME'),
     'full': a_flag('include slow parts'),
     'gdb': a_flag('the guest waits for gdb'),

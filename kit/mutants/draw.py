@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make mutants TOPIC= DRAW=N: seeds one bug at a time, until N bugs have changed a kernel. For each
-bug, alters or deletes a randomly drawn line of the topic's code. The topic's boots of `make test`
-must detect each bug.
+"""make mutants DRAW=N [TOPIC=]: seeds one bug at a time, until N bugs have changed a kernel. For
+each bug, alters or deletes a line of code, which is drawn at random from one or all topics. The
+topic's boots of `make test` must detect each bug.
 
 Run `make test` first: it verifies that these boots pass without a bug.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from kit import topics
@@ -59,39 +60,31 @@ def noticed(boots: Sequence[Boot], tree: Tree, right: dict[str, bytes]) -> str:
     return outcome
 
 
-def try_one(each: Drawn, boots: Sequence[Boot], right: dict[str, bytes]) -> str:
+def try_one(each: Drawn, boots: Sequence[Boot], kernels: dict[str, bytes]) -> str:
     tree = tree_of(each.arch)
     try:
         made(tree, each.diff, each.name)
-        return noticed(boots, tree, right)
+        return noticed(boots, tree, kernels)
     finally:
         take_back(tree)
 
 
-class Right(dict[str, dict[str, bytes]]):
-    """{architecture: {flavour: the kernel without a bug}}, built on first access."""
-
-    def __init__(self, topic: str) -> None:
-        super().__init__()
-        self.topic = topic
-
-    def __missing__(self, arch: str) -> dict[str, bytes]:
-        tree = clean(arch)
-        self[arch] = {boot.flavour: image_of(boot, tree)[1] for boot in boots_of(self.topic, arch)}
-        return self[arch]
+@cache
+def right(topic: str, arch: str) -> dict[str, bytes]:
+    """Returns {flavour: the kernel without a bug} for the topic's boots."""
+    tree = clean(arch)
+    return {boot.flavour: image_of(boot, tree)[1] for boot in boots_of(topic, arch)}
 
 
 def main(topic: str, count: int, seed: int, deleted: bool) -> int:
-    if not topic:
-        raise KitError('mutants: DRAW= needs TOPIC=')
     say(f'mutants: DRAW={count} SEED={seed}')
-    right, counts = Right(topic), Counter[str]()
-    for each in lines.drawn(topic, seed, deleted):
-        boots = boots_of(topic, each.arch)
+    counts = Counter[str]()
+    for each in lines.drawn([topic] if topic else topics.order(), seed, deleted):
+        boots = boots_of(each.topic, each.arch)
         if not boots:
             continue
         with Lock(tree_of(each.arch).root):
-            outcome = try_one(each, boots, right[each.arch])
+            outcome = try_one(each, boots, right(each.topic, each.arch))
         print(f'  {each.name}: {outcome}', flush=True)
         if outcome in (NO_KERNEL, SAME_KERNEL):
             continue

@@ -3,6 +3,7 @@
 
 import random
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,12 +111,13 @@ class Drawn:
         return arch_of(self.line.path)
 
 
-def drawn(topic: str, seed: int, deleted: bool = False) -> list[Drawn]:
-    """Returns all possible bugs of the topic, in a random order that depends on the seed. If
+def drawn(names: Iterable[str], seed: int, deleted: bool = False) -> list[Drawn]:
+    """Returns all possible bugs of the topics, in a random order that depends on the seed. If
     `deleted` is set, returns only bugs that delete a line. Some bugs do not compile, and some
     change nothing."""
     found = [
         Drawn(topic, line, f'{what}: {line.text.strip()}', diff(line, text))
+        for topic in names
         for line in lines_of(topic)
         for what, text in altered(line)
         if what == DELETED or not deleted

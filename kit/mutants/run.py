@@ -3,7 +3,7 @@
 boots the test that must detect it, and records the outcome.
 
 SAMPLE=N tries only N of the bugs, and records nothing. DRAW=N instead alters or deletes randomly
-drawn lines of the topic in TOPIC=, and runs all of its tests: see kit/mutants/draw.py.
+drawn lines of one or all topics, and runs all of a topic's tests: see kit/mutants/draw.py.
 
 Each test must first pass without the bug. The closing line `N passed, N failed, N skipped` counts
 detected bugs as passed, undetected bugs as failed, and equivalent bugs as skipped. Exit status: 1

@@ -21,7 +21,11 @@ MACHINES = {  # (architecture, MMU): words for the kernel's command line
 }
 # {architecture: flavours that count (IPIs, instructions)}. Only kernels with tracepoints can count
 # IPIs. arm64's `plain` has them, and one flavour for both saves two builds.
-FLAVOURS = {'powerpc': ('trace', 'trace'), 'arm64': ('plain', 'plain'), 'x86_64': ('trace', 'plain')}
+FLAVOURS = {
+    'powerpc': ('trace', 'trace'),
+    'arm64': ('plain', 'plain'),
+    'x86_64': ('trace', 'plain'),
+}
 IPIS = re.compile(r'ipis_(sync|tlb)_(\d+)_(\w+)')
 
 

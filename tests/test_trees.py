@@ -108,7 +108,6 @@ class Worktrees(Toy):
             self.assertTrue(git.whole(other))
             self.assertFalse(git.whole(one))
 
-
     def test_a_git_that_was_killed_while_it_added_a_worktree(self):
         self.new_toy()
         one, other = self.work / 'one/linux', self.work / 'other/linux'

@@ -219,7 +219,7 @@ VERBS = {
     ),
     'clients': Verb(
         'clients.clients.main',
-        "run Debian's QEMU and DPDK with VFIO on both kernels",
+        'run QEMU, DPDK and the crates of rust-vmm with VFIO on both kernels',
         'test iommu runs',
         'stable-git',
         'series',

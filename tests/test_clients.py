@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""`make clients`: canned output of the programs, and a package of a few files."""
+"""`make clients`: canned output of the programs and of cargo, and a package of a few files."""
 
 import contextlib
 import io
@@ -8,8 +8,11 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from kit.clients import clients, record, root
+from kit import process
+from kit.clients import clients, crate, record, root
+from kit.clients.settings import Client, check_client
 from kit.errors import KitError
+from kit.model import machine
 from kit.paths import TOP
 from kit.vm import guest
 from tests.support import HAS_LINUX
@@ -69,6 +72,54 @@ class Root(unittest.TestCase):
             root.chosen(self.root, ['usr/bin/none'])
 
 
+class Crate(unittest.TestCase):
+    def obstacle(self, said='', host=True, found='/x', install=None):
+        """The reason why the crate cannot be built, if `cargo --version` prints `said`."""
+        with (
+            mock.patch.object(crate, 'host_is', lambda _: host),
+            mock.patch.object(crate, 'result', lambda _: process.Done(0, said, '')),
+            mock.patch('shutil.which', lambda _: found),
+            mock.patch('kit.setup.deps.install_missing', install or mock.Mock(side_effect=[])),
+        ):
+            return crate.obstacle(machine('x86_64'), 'rust-vmm')
+
+    def test_versions(self):
+        for said in ('cargo 1.88.0', 'cargo 1.100.1 (f2d3ce0bd 2026-03-21)\n', 'cargo 2.0.0'):
+            self.assertEqual(self.obstacle(said), '')
+        self.assertEqual(self.obstacle('cargo 1.85.0\n'), 'cargo 1.85.0: 1.88 is needed')
+        self.assertEqual(self.obstacle(''), 'cargo has no version: 1.88 is needed')
+
+    def test_other_hosts(self):
+        self.assertEqual(self.obstacle(host=False), 'its crate is only built on x86_64')
+
+    def test_a_missing_cargo_is_installed(self):
+        install = mock.Mock()
+        self.assertEqual(self.obstacle('cargo 1.88.0', found=None, install=install), '')
+        install.assert_called_once_with('CARGO', options=['--no-remove'])
+        install.side_effect = KitError('as root: apt-get install cargo-web')
+        self.assertEqual(
+            self.obstacle(found=None, install=install),
+            'no cargo: as root: apt-get install cargo-web',
+        )
+
+    def test_the_build(self):
+        with mock.patch.object(crate, 'step') as step:
+            path = crate.program(machine('x86_64'), 'rust-vmm')
+        self.assertEqual(path.parts[-3:], ('x86_64-unknown-linux-gnu', 'release', 'rust-vmm'))
+        self.assertIn('--locked', step.call_args.args[1])
+        self.assertTrue(path.is_relative_to(step.call_args.kwargs['env']['CARGO_TARGET_DIR']))
+
+    def test_bad_settings(self):
+        packages = {'packages': ('x',), 'files': ('usr/bin/x',)}
+        crate_too = {'crate': 'rust-vmm', 'files': ('x',)}
+        for wrong in ({}, {'packages': ('x',)}, {**packages, 'crate': 'rust-vmm'}, crate_too):
+            with self.assertRaisesRegex(KitError, 'x: expected either crate, or packages and'):
+                check_client(Client((), **wrong), 'x')
+        with self.assertRaisesRegex(KitError, 'x: crate: no clients/none/Cargo.toml'):
+            check_client(Client((), crate='none'), 'x')
+        check_client(Client((), **packages), 'x')
+
+
 class Clients(unittest.TestCase):
     def run_with(self, seconds, word='ok', status=guest.OK, **given):
         """(exit status, recorded rows, tables) if the boots print these seconds, in this order."""
@@ -119,15 +170,30 @@ class Clients(unittest.TestCase):
         self.assertEqual(self.run_with(['1.0'] * 4, word='not ok', runs=1)[:2], (guest.FAILED, []))
         self.assertEqual(self.run_with('1111', status=guest.SPLAT, runs=1)[:2], (guest.SPLAT, []))
 
+    def test_a_crate_that_cannot_be_built_is_skipped(self):
+        said = io.StringIO()
+        with (
+            mock.patch.object(crate, 'obstacle', lambda *_: 'no cargo: x'),
+            mock.patch.object(clients, 'boot', mock.Mock(side_effect=[])),
+            contextlib.redirect_stderr(said),
+        ):
+            counts, status, rows = clients.run('rust-vmm .* absent')
+        self.assertEqual((counts, status, rows), ({'skipped': 2}, guest.OK, []))
+        self.assertEqual(said.getvalue(), 'clients: rust-vmm is skipped: no cargo: x\n')
+
     def test_bad_input(self):
         with self.assertRaisesRegex(
-            KitError, r'no client matches TEST=x.* \(known with intel: qemu testpmd\)'
+            KitError, r'no client matches TEST=x.* \(known with intel: qemu testpmd rust-vmm\)'
         ):
             clients.run('xyz')
-        with self.assertRaisesRegex(KitError, r'\(known with amd: qemu\)'):
+        with self.assertRaisesRegex(KitError, r'\(known with amd: qemu rust-vmm\)'):
             clients.run('testpmd', 'amd')
         with self.assertRaisesRegex(KitError, r'no IOMMU arm \(known: intel amd virtio\)'):
             clients.run('', 'arm')
+
+    def test_small_figures(self):
+        found = [record.number(value) for value in (1234.5, 0.5, 0.0123, 0.000097)]
+        self.assertEqual(found, ['1,234.500', '0.500', '0.012300', '0.000097'])
 
     def test_each_client_has_a_script(self):
         for name in clients.settings().clients:

@@ -97,7 +97,7 @@ def programs() -> list[str]:
     row = min(rows, key=lambda row: row['ratio'])
     worst = '-'
     if row['ratio'] < 1:
-        worst = '{case}, {metric}, {unit}: {base} → {patched}'.format(**row)
+        worst = '{client} {case}, {metric}, {unit}: {base:.4g} → {patched:.4g}'.format(**row)
     return ['[unmodified programs](clients/README.md)', front.problem, found, worst, front.state]
 
 

@@ -20,6 +20,7 @@ from kit.vm import console
 
 COLUMNS = 100
 VERBS = TOP / 'tests/test_verbs.py'
+ADDRESSES = ('splats.allowed', 'Cargo.lock')  # cargo writes the address of crates.io
 PROGRAMS = ('kit', 'series', 'guest', '.ci', 'tests', 'soak', 'clients', 'Makefile')
 
 
@@ -104,7 +105,7 @@ def faults_of(name: Path) -> list[str]:
         if re.search(r'(^|[\s"\'=(:])/(work|home|root)/', line):
             faults.append(f'{name}:{number}: a path of one machine')
         mirror = re.search(r'(?<![\w-])(deb|archive|ftp|mirror)s?[.][a-z.]*(org|net|com)\b', line)
-        address = program and name.name != 'splats.allowed' and re.search(r'https?:/[/]', line)
+        address = program and name.name not in ADDRESSES and re.search(r'https?:/[/]', line)
         if mirror or address:
             faults.append(f'{name}:{number}: a host')
         if has_columns(name, line) and len(line.expandtabs()) > COLUMNS:

@@ -92,9 +92,10 @@ def spelling() -> None:
     folder.mkdir()
     for name, text in texts.items():
         (folder / name).write_text(text, errors='replace')
-    # names that codespell takes for typos: EXTRAVERSION of the kernel, the unit VAS of powerpc
+    # words that codespell takes for typos: EXTRAVERSION of the kernel, the unit VAS of powerpc, a
+    # crate of Rust
     done = result(
-        ['codespell', '--check-hidden', '--ignore-words-list=extraversion,nd,vas', '.'],
+        ['codespell', '--check-hidden', '--ignore-words-list=crate,extraversion,nd,vas', '.'],
         cwd=folder,
         env={'HOME': folder},
     )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Unmodified programs from Debian's archive that use VFIO, on both kernels."""
+"""Programs that use VFIO, from Debian's archive or on published crates, on both kernels."""

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make clients: runs unmodified programs from Debian's archive on the base and on the patched
-kernel. They are QEMU, which gives a device to a guest, and DPDK's testpmd. Exit statuses, answers
-and data must be right. clients/clients.json records the times measured in RUNS boots of each
-kernel.
+"""make clients: runs unmodified programs on the base and on the patched kernel. Debian's QEMU gives
+a device to a guest. Debian's DPDK sends packets with testpmd. The crates of rust-vmm map memory as
+cloud-hypervisor does. Exit statuses, answers and data must be right. clients/clients.json records
+the times measured in RUNS boots of each kernel.
 
-clients/clients.toml has the packages and the cases. TEST selects cases. Ends with `N passed, N
-failed, N skipped`. Exit status: as for make test.
+clients/clients.toml has the programs and the cases. TEST selects cases. Cases whose program cannot
+be built on this host are skipped. Ends with `N passed, N failed, N skipped`. Exit status: as for
+make test.
 """
 
 import re
@@ -13,12 +14,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 from kit import model
 from kit.bench import measure, pages
 from kit.build import kernel
 from kit.build.trees import OURS, Tree
-from kit.clients import record, root
+from kit.clients import crate, record, root
 from kit.clients.settings import CLIENTS, settings
 from kit.errors import KitError
 from kit.model import Limits, Test, Words
@@ -51,8 +53,12 @@ def boot(
     """Runs the cases on a kernel. Returns (Counter, guest status, figures, version of the program).
     With `icount`, the guest has one vCPU, and its time is the number of instructions executed."""
     machine, asked, client = model.machine('x86_64'), settings(), settings().clients[name]
-    archive = root.archive(machine, name, asked.suite, client.packages, client.files)
     script = CLIENTS / f'{name}.sh'
+    files, archives = [script, CLIENTS / 'lib.sh'], list[Path]()
+    if client.crate:
+        files.append(crate.program(machine, client.crate))
+    else:
+        archives.append(root.archive(machine, name, asked.suite, client.packages, client.files))
     said = verdict.Report(
         [
             Test(name=name, arguments=case, command=f"plain '{case}' /job/{script.name} {case}")
@@ -63,11 +69,11 @@ def boot(
         machine,
         kernel.build(machine, 'plain', tree),
         verdict.job_of(said.tests, f'/job/{script.name} version'),
-        [script, CLIENTS / 'lib.sh'],
+        files,
         replace(asked.guest, iommu=iommu, icount=icount, limits=Limits(boot=300, total=3600)),
         name=f'clients-{name}-{tree}',
         on_line=said.line,
-        archives=[archive],
+        archives=archives,
     )
     (ended.folder / 'initrd').unlink(missing_ok=True)  # large
     counts = said.verdict()
@@ -120,6 +126,11 @@ def run(
     counts: Counts = Counter()
     worst, rows = guest.OK, []
     for name, cases in clients.items():
+        folder = settings().clients[name].crate
+        if folder and (why := crate.obstacle(machine, folder)):
+            say(f'clients: {name} is skipped: {why}')
+            counts['skipped'] += len(cases)
+            continue
         ways = [(False, 's', runs)]
         if counted and settings().clients[name].counted:
             ways.append((True, INSTRUCTIONS, 1))

@@ -25,6 +25,11 @@ def record(rows: Sequence[Row]) -> None:
         measure.save({'of': 'make clients', 'rows': list(known.values())}, PATH)
 
 
+def number(value: float) -> str:
+    """Returns the figure with three digits after the point, or with six if it is small."""
+    return f'{value:,.3f}' if value >= 0.1 else f'{value:.6f}'
+
+
 def tables() -> str:
     head = ['program', 'IOMMU', 'case', 'figure', 'base', 'patched', 'ratio', 'boots', 'min–max']
     lines = [
@@ -33,7 +38,7 @@ def tables() -> str:
             row['iommu'],
             row['case'],
             f'{row["metric"]}, {row["unit"]}',
-            *(f'{row[tree]:,.3f}' for tree in measure.TREES),
+            *(number(row[tree]) for tree in measure.TREES),
             table.ratio(row['ratio']),
             row['runs'],
             f'{table.ratio(row["min"])}–{table.ratio(row["max"])}' if row['runs'] > 1 else '',

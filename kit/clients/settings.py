@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""clients/clients.toml: the packages and the cases of `make clients`."""
+"""clients/clients.toml: the programs and the cases of `make clients`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from kit.errors import KitError
 from kit.model import Front, Options, Words
 from kit.paths import TOP, shown
 from kit.typed import load, read_toml
@@ -14,9 +15,12 @@ CLIENTS = TOP / 'clients'
 
 @dataclass(frozen=True)
 class Client:
-    packages: Words
-    files: Words
+    """A program: files of Debian packages, or a crate."""
+
     cases: Words
+    packages: Words = ()
+    files: Words = ()
+    crate: str = ''  # its folder in clients/, and the name of its program
     counted: bool = False
     without: Words = ()  # IOMMUs behind which it cannot run
 
@@ -31,7 +35,17 @@ class Settings:
     front: Front = Front()  # the row of the front page
 
 
+def check_client(client: Client, where: str) -> None:
+    if {bool(client.packages), bool(client.files)} != {not client.crate}:
+        raise KitError(f'{where}: expected either crate, or packages and files')
+    if client.crate and not (CLIENTS / client.crate / 'Cargo.toml').is_file():
+        raise KitError(f'{where}: crate: no {shown(CLIENTS / client.crate)}/Cargo.toml')
+
+
 @cache
 def settings() -> Settings:
     path = CLIENTS / 'clients.toml'
-    return load(Settings, read_toml(path), str(shown(path)))
+    found = load(Settings, read_toml(path), str(shown(path)))
+    for name, client in found.clients.items():
+        check_client(client, f'{shown(path)}: clients.{name}')
+    return found

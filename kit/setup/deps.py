@@ -56,6 +56,7 @@ SETS = {
     'CHECK': CHECK,
     'BENCH': BENCH,
     'HARDWARE': HARDWARE,
+    'CARGO': {'cargo-web': 'cargo'},  # newer than `cargo` in Debian 12 and 13
     'ALL': {**CHECK, **BENCH},
 }
 
@@ -132,10 +133,14 @@ def main(arch: str | None = None, full: bool = False) -> None:
 
 
 def install_missing(
-    names: str, archs: str = '', arch: str | None = None, full: bool = False
+    names: str,
+    archs: str = '',
+    arch: str | None = None,
+    full: bool = False,
+    options: Sequence[str] = (),
 ) -> None:
     """Installs missing packages. `names` is a key of SETS. `archs` is 'one', 'all' or empty, see
-    archs_of()."""
+    archs_of(). `options` are apt-get's."""
     wanted = archs_of(archs, arch, full)
     packages, qemu = missing(names, wanted, full)
     if not packages and not qemu:
@@ -149,10 +154,10 @@ def install_missing(
         raise KitError(f'as root: apt-get install {" ".join([*packages, *qemu])}{old}')
     say(f'deps: installing {" ".join([*packages, *qemu])}')
     updated = False
-    if packages and install(packages):
+    if packages and install(packages, None, *options):
         step('apt-get update', ['apt-get', 'update'], timeout=300, check=False)
         updated = True
-        if install(packages):
+        if install(packages, None, *options):
             not_installed(packages)
     if qemu and not all(map(qemu_candidate, qemu)) and not updated:
         step('apt-get update', ['apt-get', 'update'], timeout=300, check=False)

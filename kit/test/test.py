@@ -238,10 +238,10 @@ def main(trees: Trees = OURS, **given: Any) -> int:
 
 
 def clients() -> tuple[Counts, int]:
-    """Runs Debian's programs on both kernels; returns (Counter, guest status)."""
-    from kit.clients import clients as programs_of_debian  # not at the top: it imports this
+    """Runs the programs of make clients on both kernels; returns (Counter, guest status)."""
+    from kit.clients import clients as programs  # not at the top: it imports this
 
-    return programs_of_debian.run()[:2]
+    return programs.run()[:2]
 
 
 def mutants(full: bool) -> Counts:

@@ -97,7 +97,8 @@ def programs() -> list[str]:
     row = min(rows, key=lambda row: row['ratio'])
     worst = '-'
     if row['ratio'] < 1:
-        worst = '{client} {case}, {metric}, {unit}: {base:.4g} → {patched:.4g}'.format(**row)
+        worst = '{client} {case} ({iommu}), {metric}: {base:.4g} → {patched:.4g} {unit}'
+        worst = worst.format(**row)
     return ['[unmodified programs](clients/README.md)', front.problem, found, worst, front.state]
 
 

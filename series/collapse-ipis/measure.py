@@ -74,7 +74,9 @@ def ipis(bench, machine, file, runs, cpus=CPUS):
     images = {tree: bench.build(arch, FLAVOURS[arch][0], tree) for tree in TREES}
     for number in cpus:
         seen = {}
-        append = f'{MACHINES[machine]} nohz_full={number // 2}-{number - 1}'
+        # on a busy host, a guest with spinning CPUs may starve one of them
+        stalls = 'rcupdate.rcu_cpu_stall_suppress=1'
+        append = f'{MACHINES[machine]} nohz_full={number // 2}-{number - 1} {stalls}'
         options = Options(append=append, devices=(), cpus=number)
         for run in range(1, runs + 1):
             what = f'{" ".join(filter(None, machine))}, {number} CPUs, run {run} of {runs}'

@@ -122,6 +122,19 @@ class Worktrees(Toy):
                 git.whole_worktree('x', one, self.git('rev-parse', 'HEAD'))
                 self.assertTrue(git.whole(one) and git.whole(other))
 
+    def test_a_git_that_adds_a_worktree_now(self):
+        self.new_toy()
+        (entry := self.toy / '.git/worktrees/linux').mkdir(parents=True)
+        (entry / 'locked').write_text('initializing')
+
+        def another_git(_):
+            for file in ('gitdir', 'HEAD', 'commondir'):
+                (entry / file).write_text('x')
+
+        with mock.patch.object(git, 'LINUX', self.toy), mock.patch('time.sleep', another_git):
+            git.prune()
+        self.assertTrue(entry.exists())
+
 
 class Own(Toy):
     """make run LINUX=: the clone matches the user's tree, and the tree does not change."""

@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -95,15 +96,25 @@ def try_git(
     )
 
 
+def complete(entry: Path) -> bool:
+    """Returns whether git has written all files of its entry of a worktree."""
+    try:
+        return all((entry / name).stat().st_size for name in ('gitdir', 'HEAD', 'commondir'))
+    except OSError:
+        return False
+
+
 def prune() -> None:
     """Removes git's entries of worktrees that no longer exist. A git that was killed while it added
     a worktree leaves an incomplete entry. `git worktree prune` keeps it, as it is locked, and `git
     worktree add` fails because of it."""
     common = git('rev-parse', '--path-format=absolute', '--git-common-dir').strip()
-    for entry in Path(common, 'worktrees').glob('*/'):
-        files = [entry / name for name in ('gitdir', 'HEAD', 'commondir')]
-        if not all(file.is_file() and file.stat().st_size for file in files):
-            shutil.rmtree(entry)
+    entries = [each for each in Path(common, 'worktrees').glob('*/') if not complete(each)]
+    if entries:
+        time.sleep(1)  # another git may be adding one of them
+    for entry in entries:
+        if not complete(entry):
+            shutil.rmtree(entry, ignore_errors=True)
     git('worktree', 'prune')
 
 

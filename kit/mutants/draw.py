@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make mutants DRAW=N [TOPIC=]: seeds one bug at a time, until N bugs have changed a kernel. For
 each bug, alters or deletes a line of code, which is drawn at random from one or all topics. The
-topic's boots of `make test` must detect each bug.
+topic's boots of `make test` must detect each bug. If the code is generic, these are the boots of
+all architectures.
 
 Run `make test` first: it verifies that these boots pass without a bug.
 """
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from kit import topics
+from kit import model, topics
 from kit.build import kernel
 from kit.build.trees import Tree
 from kit.errors import KitError
@@ -25,13 +26,22 @@ from kit.test import plan
 from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
-NO_KERNEL, SAME_KERNEL = 'does not compile', 'changes no code'  # such bugs do not count
+NO_KERNEL, SAME_KERNEL, SURVIVED = 'does not compile', 'changes no code', 'survived'
+NOT_COUNTED = (NO_KERNEL, SAME_KERNEL)
 
 
 def boots_of(topic: str, arch: str) -> list[Boot]:
     """Returns the boots that `make test` makes for the topic on the architecture."""
     tables = [(name, table) for name, table in topics.boots() if name == topic]
     return [boot for boot in plan.merged(tables) if boot.arch == arch and not boot.full]
+
+
+def archs_of(each: Drawn) -> list[str]:
+    """Returns the architectures on which the topic's boots may detect the bug, in the order in
+    which they are tried."""
+    every = (machine.arch for machine in model.machines())
+    archs = [each.arch] if each.line.path.startswith('arch/') else [each.arch, *every]
+    return [arch for arch in dict.fromkeys(archs) if boots_of(each.topic, arch)]
 
 
 def image_of(boot: Boot, tree: Tree) -> tuple[Path, bytes]:
@@ -56,17 +66,32 @@ def noticed(boots: Sequence[Boot], tree: Tree, right: dict[str, bytes]) -> str:
             return f'caught by {failed[0].program} ({boot.flavour})'
         if status != guest.OK:
             return f'caught: {message.splitlines()[0]}'
-        outcome = 'survived'
+        outcome = SURVIVED
     return outcome
 
 
-def try_one(each: Drawn, boots: Sequence[Boot], kernels: dict[str, bytes]) -> str:
-    tree = tree_of(each.arch)
-    try:
-        made(tree, each.diff, each.name)
-        return noticed(boots, tree, kernels)
-    finally:
-        take_back(tree)
+def try_on(each: Drawn, arch: str) -> str:
+    """Returns the outcome for the bug on the architecture."""
+    tree = tree_of(arch)
+    with Lock(tree.root):
+        kernels = right(each.topic, arch)
+        try:
+            made(tree, each.diff, each.name)
+            return noticed(boots_of(each.topic, arch), tree, kernels)
+        finally:
+            take_back(tree)
+
+
+def try_one(each: Drawn) -> str:
+    """Returns the outcome for the bug. The first architecture that detects it decides."""
+    outcome = SAME_KERNEL
+    for arch in archs_of(each):
+        said = try_on(each, arch)
+        if said != SAME_KERNEL:
+            outcome = f'{said}, {arch}'
+        if said not in (SAME_KERNEL, SURVIVED):
+            break
+    return outcome
 
 
 @cache
@@ -80,15 +105,11 @@ def main(topic: str, count: int, seed: int, deleted: bool) -> int:
     say(f'mutants: DRAW={count} SEED={seed}')
     counts = Counter[str]()
     for each in lines.drawn([topic] if topic else topics.order(), seed, deleted):
-        boots = boots_of(each.topic, each.arch)
-        if not boots:
-            continue
-        with Lock(tree_of(each.arch).root):
-            outcome = try_one(each, boots, right(each.topic, each.arch))
+        outcome = try_one(each)
         print(f'  {each.name}: {outcome}', flush=True)
-        if outcome in (NO_KERNEL, SAME_KERNEL):
+        if outcome.startswith(NOT_COUNTED):
             continue
-        counts['failed' if outcome == 'survived' else 'passed'] += 1
+        counts['failed' if outcome.startswith(SURVIVED) else 'passed'] += 1
         if counts.total() == count:
             break
     print(closing(Counts(counts)))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measures padata-vfio: the instructions that VFIO type1 and iommufd take to map and unmap 1 GiB of
 memory. With type1, it also measures how many seconds a map of present memory takes, and how long a
-VMM takes to prefault with two threads and then map with one."""
+VMM takes to prefault with two threads and then map with one. On hardware, maps of absent memory and
+unmaps are measured in seconds, too."""
 
 import re
 import statistics
@@ -42,9 +43,9 @@ CALLS = {
 
 
 def rows(pairs):
-    """The rows in seconds. Prefaulting by user space is not a row of its own. Neither are maps of
-    absent memory and unmaps: their seconds vary more between two boots of a kernel than between
-    the kernels, so only their instructions are recorded."""
+    """The rows in seconds. Maps of absent memory and unmaps vary more between boots of one kernel
+    than between the kernels, so only their instructions are recorded. Prefaulting by user space is
+    not a row of its own."""
     found = []
     for backing in BACKINGS:
         name = f'map_warm_{backing}'

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Measures padata-vfio: the instructions that VFIO type1 and iommufd take to map and unmap 1 GiB of
 memory. With type1, it also measures how many seconds a map of present memory takes, and how long a
-VMM takes to prefault with two threads and then map with one. On hardware, maps of absent memory and
-unmaps are measured in seconds, too."""
+VMM takes to prefault with two threads and then map with one."""
 
 import re
 import statistics
@@ -181,11 +180,12 @@ def hardware(bench):
     may have none."""
     jobs = []
     for backing in BACKINGS:
-        names = [f'{metric}_{backing}' for metric in ('map_cold', 'map_warm', 'unmap')]
-        rows = {name: {'metric': name, 'unit': 's'} for name in names}
+        name = f'map_warm_{backing}'
+        rows = {name: {'metric': name, 'unit': 's'}}
         jobs.append(Job(f'vfio_pin_perf -s {MIB} -n 1 -b {backing} $BDF', rows, 'device'))
     ways = ('type1', '$GROUP'), ('iommufd', '$DEVICE'), ('iommufd', 'mock')
-    kinds = [*product((*RANGES, *FILES), ['']), ('4k', 'kill'), ('thp', 'kill')]
+    kinds = [*product((*RANGES, *FILES), ['']), *product(BACKINGS, ['absent'])]
+    kinds += [('4k', 'kill'), ('thp', 'kill')]
     for (path, place), (backing, how) in product(ways, kinds):
         if backing in ('fresh', 'hugetlb1g') or path == 'type1' and backing in FILES:
             continue
@@ -209,9 +209,7 @@ def measure(bench, **given):
 
 HEAD = ['1 GiB', 'pages']
 WORDS = {
-    'map_cold': 'map of absent memory',
     'map_warm': 'map of present memory',
-    'unmap': 'unmap',
     'prefault_then_map': 'two threads prefault, one maps',
     'present_pin_instructions': 'map',
     'absent_pin_instructions': 'map of absent memory',

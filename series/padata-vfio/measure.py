@@ -43,8 +43,8 @@ CALLS = {
 
 def rows(pairs):
     """The rows in seconds. Maps of absent memory and unmaps vary more between boots of one kernel
-    than between the kernels, so only their instructions are recorded. Prefaulting by user space is
-    not a row of its own."""
+    than between the kernels, so only their instructions are recorded. No row is for prefaulting
+    alone."""
     found = []
     for backing in BACKINGS:
         name = f'map_warm_{backing}'

@@ -585,6 +585,14 @@ class Verbs(unittest.TestCase):
         self.good('tree')
         self.assertEqual(self.git('status', '--porcelain'), '')
 
+    def test_lock_of_a_killed_git(self):
+        self.good('base')
+        lock = self.linux / '.git/config.lock'
+        lock.touch()
+        self.bad('tree', says=f'{lock} exists: if no git is running, remove it')
+        lock.unlink()
+        self.good('tree')
+
     def killed(self, after, *words):
         """Kills the verb after this number of seconds. Its child process continues, and the next
         verb waits for it."""
@@ -618,7 +626,7 @@ class Verbs(unittest.TestCase):
         if done.returncode:
             locks = list((self.linux / '.git').rglob('*.lock'))
             # with both, the verb may report either
-            found = r"\.lock'|uncommitted changes" if locks else 'uncommitted changes'
+            found = r'\.lock\b|uncommitted changes' if locks else 'uncommitted changes'
             self.assertRegex(done.stderr, found)
             for lock in locks:
                 lock.unlink()

@@ -2,13 +2,16 @@
 """Runs git, independently of the user's configuration, and makes worktrees of linux/."""
 
 import os
+import re
+import shlex
 import shutil
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from kit.errors import KitError
 from kit.paths import LINUX
-from kit.process import Done, Environment, Word, output, result, step
+from kit.process import Done, Environment, Word, result, step
 
 # A fixed identity for commits, so that the same series has the same commit ids everywhere
 COMMITTER = {'name': 'v7.3.y series', 'email': 'series@localhost', 'date': '2026-01-01T00:00:00Z'}
@@ -57,6 +60,11 @@ GIT_SET = [
     'log.showSignature=false',
 ]
 
+# git names the locked file or its lock
+LOCKED = re.compile(
+    r"(?:Unable to create '(.+)\.lock'|could not lock config file (.+)): File exists"
+)
+
 # given twice, --force also replaces a locked worktree; a killed git leaves such a worktree
 OVER_HALF = ['--force', '--force']
 
@@ -77,10 +85,19 @@ def git(
     stdin: str | None = None,
 ) -> str:
     """Runs git in `cwd`, by default linux/, independent of the user's configuration; returns its
-    stdout."""
-    return output(
-        git_command(*arguments), cwd=cwd or LINUX, env=git_env(**(env or {})), stdin=stdin
-    )
+    stdout. If git fails, raises an error with its stderr."""
+    done = try_git(*arguments, cwd=cwd, env=env, stdin=stdin)
+    if done.returncode:
+        raise KitError(f'git {shlex.join(map(str, arguments))}: {why(done)}')
+    return done.stdout
+
+
+def why(failed: Done) -> str:
+    """Returns why this git failed, in one line if it found a lock."""
+    said = (failed.stderr or failed.stdout).strip()
+    if locked := LOCKED.search(said):
+        return f'{locked[1] or locked[2]}.lock exists: if no git is running, remove it'
+    return said[-500:]
 
 
 def try_git(

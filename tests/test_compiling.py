@@ -96,6 +96,15 @@ class Objects(Compiling):
         self.assertEqual(found, ['drivers/user.o', 'mm/later.o', 'mm/ours.o'])
         self.assertEqual(self.objects(['mm/ours.c'], ['mm/ours.c']), ['mm/ours.o'])
 
+    def test_architectures_for_which_a_patch_must_compile(self):
+        files = ['mm/a.c', 'arch/arm64/b.c', 'arch/powerpc/c.c']
+        self.patch(
+            series=lambda: mock.Mock(topic_files={'fixes': files, 'topic': files[:2]}),
+            topics=mock.Mock(is_single=lambda topic: topic == 'fixes'),
+        )
+        self.assertEqual(compiling.archs_of('fixes', files[2:]), {'powerpc'})
+        self.assertEqual(compiling.archs_of('topic', files[:1]), {'x86_64', 'arm64'})
+
     def test_an_object_of_another_folder_s_makefile(self):
         self.objects([], [])
         self.assertTrue(compiling.made_by_its_folder(self.top, 'mm/ours'))

@@ -31,7 +31,7 @@ from kit.check.common import (
 )
 from kit.errors import KitError
 from kit.mail import single
-from kit.model import Compile, Machine, archs, machine, machines
+from kit.model import Compile, Machine, machine, machines
 from kit.paths import GUEST, TOP
 from kit.process import output, result, say, step
 from kit.source.git import git, try_git
@@ -105,10 +105,13 @@ def subject(commit: str) -> str:
     return git('log', '-1', '--format=%s', commit).strip()
 
 
-def archs_of(topic: str) -> list[str]:
-    """Returns the architectures for which the topic's patches must compile: those of the files that
-    it touches, and GENERIC."""
-    return sorted({GENERIC, *map(arch_of, series().topic_files[topic])} & set(archs()))
+def archs_of(topic: str, changed: Iterable[str]) -> set[str]:
+    """Returns the architectures for which a patch must compile. `changed` has the files that it
+    touches. A patch that is mailed alone must compile for the architectures of these files. Other
+    patches must compile for those of all files that the topic touches, and for GENERIC."""
+    if topics.is_single(topic):
+        return set(map(arch_of, changed))
+    return {GENERIC, *map(arch_of, series().topic_files[topic])}
 
 
 def header_name(path: str) -> str:
@@ -197,18 +200,17 @@ def build_suites(commit: str, below: str, arch: str) -> None:
 def bisect(arch: str, full: bool = False) -> None:
     """Every patch compiles, without warnings in touched files; the last kernel is linked."""
     need_patches()
-    mine = {topic for topic in series().tips if arch in archs_of(topic)}
-    if not mine:
-        raise Skipped(f'no topic is compiled for {arch}')
     last, folder = series().last, bisected(arch).out(arch, flavour_of(arch))
     if not passed_before(remember(build_key(last, arch), ())) or not folder.exists():
         build_commit('the whole series', last, arch)
         kernel.keep(machine(arch), flavour_of(arch), bisected(arch))
     below = 'base'
     for (topic, commit), path in zip(series().commits, series().patches):
-        if topic in mine:
+        changed = touched(below, commit)
+        if arch in archs_of(topic, changed):
             if sources(below, arch) != sources(commit, arch):
-                parts = () if full else objects_of(topic, commit, below, arch)
+                own = changed if topics.is_single(topic) else ()
+                parts = () if full else objects_of(topic, commit, below, arch, own)
                 if parts or full:
                     build_commit(path.name, commit, arch, parts)
             build_suites(commit, below, arch)
@@ -221,19 +223,20 @@ def alone(arch: str, full: bool = False) -> None:
     found = [
         (topic, path)
         for topic in topics.order()
-        if topics.is_single(topic) and arch in archs_of(topic)
+        if topics.is_single(topic)
         for path in patch_files(topic)
     ]
     if not found:
-        raise Skipped(f'no patch for {arch} is mailed alone')
+        raise Skipped('no patch is mailed alone')
     try:
         commits = {path: single.commits(topic)[path] for topic, path in found}
     except KitError as error:
         raise Failed(str(error)) from error
     for topic, path in found:
         below, commit = commits[path]
-        if sources(below, arch) != sources(commit, arch):
-            if parts := objects_of(topic, commit, below, arch, touched(below, commit)):
+        changed = touched(below, commit)
+        if arch in archs_of(topic, changed):
+            if parts := objects_of(topic, commit, below, arch, changed):
                 build_commit(f'{path.name}, on the base', commit, arch, parts)
 
 

@@ -2,6 +2,7 @@
 """Seeded bugs: their files, and the conditions under which a test has detected one."""
 
 import dataclasses
+import math
 import tempfile
 import unittest
 from pathlib import Path
@@ -182,8 +183,8 @@ class Score(unittest.TestCase):
 
         mutants = [made('a'), made('b'), made('c'), made('d', 'same code')]
         rows = {
-            'a': {'outcome': 'caught', 'code': 'new'},
-            'b': {'outcome': 'survived', 'code': 'old'},
+            'a': {'outcome': 'caught', 'code': 'new', 'seconds': 5},
+            'b': {'outcome': 'survived', 'code': 'old', 'seconds': 4},
         }
         with (
             mock.patch.object(score.mutant, 'of', lambda _: mutants),
@@ -196,7 +197,8 @@ class Score(unittest.TestCase):
                 'Not detected: `b`. Not tried yet: `c`. Equivalent: `d`. '
                 'Bugs that were last tried with older code: 1.',
             )
-            self.assertEqual([score.detected(each) for each in mutants[:3]], [True, False, False])
+            found = [score.seconds_until_detected(each) for each in mutants[:3]]
+            self.assertEqual(found, [5, math.inf, math.inf])
 
 
 class Lines(unittest.TestCase):

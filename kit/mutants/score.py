@@ -2,6 +2,7 @@
 """series/TOPIC/mutants.json: the outcome of each mutant, and a summary for the topic's page."""
 
 import json
+import math
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,9 +31,11 @@ def load(topic: str) -> Mapping[str, Row]:
     return {row['name']: row for row in rows}
 
 
-def detected(each: mutant.Mutant) -> bool:
-    """Returns whether its test detected this mutant, according to the record."""
-    return load(each.topic).get(each.name, {}).get('outcome') == 'caught'
+def seconds_until_detected(each: mutant.Mutant) -> float:
+    """Returns how long it took to build this mutant and to detect it, according to the record. The
+    result is infinite if the mutant was not detected."""
+    row = load(each.topic).get(each.name, {})
+    return float(row['seconds']) if row.get('outcome') == 'caught' else math.inf
 
 
 def record(topic: str, row: Row) -> None:

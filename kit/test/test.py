@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make test: boots the topics' kernels and runs their selftests and KUnit suites. If a patch fixes
-a bug of the base, its test also runs on the base kernel, where it must show the bug. At the end,
-the tests must detect two seeded bugs (see `make mutants`). FULL=1 adds slow tests, some of Debian's
-programs, and more seeded bugs. It also runs all workloads of `make soak` at once, for five minutes.
+"""make test: boots the topics' kernels and runs their selftests and KUnit suites. At the end, the
+tests must detect two seeded bugs (see `make mutants`). FULL=1 adds slow tests, some of Debian's
+programs, and more seeded bugs. If a patch fixes a bug of the base, its test then also runs on the
+base kernel, where it must show the bug. FULL=1 also runs all workloads of `make soak` at once, for
+five minutes.
 
 Ends with `N passed, N failed, N skipped`. Exit status: 0, 1 if a test failed, 2 if a guest was
 lost, 3 after a kernel splat.

@@ -162,7 +162,6 @@ class BootTable(Options):
     arch: str
     flavour: str
     full: bool = False  # boot only with FULL=1
-    base_full: bool = False  # boot the base kernel only with FULL=1
     alone: bool = False  # no other guest runs at the same time
     variants: tuple[Table, ...] = ({},)  # one boot with each of these options added
     programs: Words = ()  # tests whose only result is the exit status

@@ -2,8 +2,8 @@
 """Plans the boots of `make test`. If boots differ only in their tests, they are merged, even if
 they belong to different topics.
 
-A test with the key `base` in topic.toml also runs on the base kernel, where it must fail: see
-on_base().
+With FULL=1, a test with the key `base` in topic.toml also runs on the base kernel, where it must
+fail: see on_base().
 """
 
 import re
@@ -72,12 +72,12 @@ def merged(asked: Asked, changes: Table | None = None) -> list[Boot]:
 
 def on_base(asked: Asked) -> list[Boot]:
     """Returns the boots of the base kernel, with the tests that must fail there. These boots are
-    not merged, as a failing test may crash the kernel. With `base_full` in topic.toml, they run
-    only with FULL=1."""
+    not merged, as a failing test may crash the kernel. They run only with FULL=1, because the
+    base kernel is built for them alone."""
     found = []
     for topic, boot in asked:
         if tests := tuple(test for test in boot.test if test.base):
-            alone = replace(boot, programs=(), test=tests, full=boot.full or boot.base_full)
+            alone = replace(boot, programs=(), test=tests, full=True)
             found += [replace(each, on_base=True) for each in merged([(topic, alone)])]
     return found
 

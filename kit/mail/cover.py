@@ -6,10 +6,8 @@ import re
 from pathlib import Path
 
 from kit import topics
-from kit.bench import measure, table
 from kit.errors import KitError
 from kit.paths import SERIES, shown
-from kit.process import say
 from kit.source.patches import patch_files, patch_subject
 
 # limits, so that a maintainer can read the letter in a minute
@@ -31,8 +29,8 @@ def path_of(part: str) -> Path:
 
 
 def read(part: str) -> tuple[str, str] | None:
-    """Returns (subject, text) of the cover letter. In the text, the recorded table replaces
-    @TABLE@. Returns None if the posting has only one patch and no letter."""
+    """Returns (subject, text) of the cover letter, or None if the posting has only one patch and no
+    letter."""
     path = path_of(part)
     if not path.is_file():
         if '/' in part and len(patch_files(part)) == 1:
@@ -41,8 +39,6 @@ def read(part: str) -> tuple[str, str] | None:
     title, _, text = path.read_text().partition('\n')
     if not title.startswith('# ') or not text.strip():
         raise KitError(f'{shown(path)}: the first line must be `# subject`, then the text')
-    if '\n@TABLE@\n' in text:
-        text = text.replace('@TABLE@', results(part))
     return title[2:].strip(), text.strip()
 
 
@@ -52,16 +48,6 @@ def subject(part: str) -> str:
     if path.is_file():
         return path.read_text().partition('\n')[0].removeprefix('# ')
     return patch_subject(patch_files(part)[0])
-
-
-def results(part: str) -> str:
-    """Returns the table of a cover letter. It comes from the posting's record or, if there is none,
-    from the topic's."""
-    data = measure.load(part) or measure.load(topics.topic_of(part))
-    if data:
-        return table.text(data, cover=True)
-    say(f'mail: note: series/{part}/bench.json is missing, so the cover letter has no table')
-    return f'(not measured yet: make bench TOPIC={part})'
 
 
 def is_table(line: str) -> bool:

@@ -149,7 +149,7 @@ class Test:
     tap: bool | None = True  # False: only the exit status counts; None: decided by the output
     timeout: int = 360  # seconds of silence
     skips: tuple[Skip, ...] = ()
-    base: str = ''  # a regular expression that matches the bug's output on the base
+    base: str = ''  # a regular expression that matches the bug's output on the base (FULL=1)
     topic: str = field(default='', metadata=NOT_IN_FILE)
     file: str = field(default='', metadata=NOT_IN_FILE)  # a reproducer's name in the guest
     command: str = field(default='', metadata=NOT_IN_FILE)

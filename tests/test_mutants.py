@@ -183,8 +183,8 @@ class Score(unittest.TestCase):
 
         mutants = [made('a'), made('b'), made('c'), made('d', 'same code')]
         rows = {
-            'a': {'outcome': 'caught', 'code': 'new', 'seconds': 5},
-            'b': {'outcome': 'survived', 'code': 'old', 'seconds': 4},
+            'a': {'outcome': 'caught', 'code': 'new', 'boot': 'x86_64 debug', 'seconds': 5},
+            'b': {'outcome': 'survived', 'code': 'old', 'boot': 'x86_64 debug', 'seconds': 4},
         }
         with (
             mock.patch.object(score.mutant, 'of', lambda _: mutants),

@@ -200,6 +200,12 @@ def build_suites(commit: str, below: str, arch: str) -> None:
 def bisect(arch: str, full: bool = False) -> None:
     """Every patch compiles, without warnings in touched files; the last kernel is linked."""
     need_patches()
+    below, concerns = 'base', set()
+    for topic, commit in series().commits:
+        concerns |= archs_of(topic, touched(below, commit))
+        below = commit
+    if arch not in concerns:
+        raise Skipped(f'no patch is compiled for {arch}')
     last, folder = series().last, bisected(arch).out(arch, flavour_of(arch))
     if not passed_before(remember(build_key(last, arch), ())) or not folder.exists():
         build_commit('the whole series', last, arch)
@@ -226,18 +232,18 @@ def alone(arch: str, full: bool = False) -> None:
         if topics.is_single(topic)
         for path in patch_files(topic)
     ]
-    if not found:
-        raise Skipped('no patch is mailed alone')
     try:
         commits = {path: single.commits(topic)[path] for topic, path in found}
     except KitError as error:
         raise Failed(str(error)) from error
-    for topic, path in found:
+    changed = {path: touched(*commits[path]) for _, path in found}
+    mine = [(topic, path) for topic, path in found if arch in archs_of(topic, changed[path])]
+    if not mine:
+        raise Skipped(f'no patch for {arch} is mailed alone')
+    for topic, path in mine:
         below, commit = commits[path]
-        changed = touched(below, commit)
-        if arch in archs_of(topic, changed):
-            if parts := objects_of(topic, commit, below, arch, changed):
-                build_commit(f'{path.name}, on the base', commit, arch, parts)
+        if parts := objects_of(topic, commit, below, arch, changed[path]):
+            build_commit(f'{path.name}, on the base', commit, arch, parts)
 
 
 def compiler_warnings(commit: str, files: Sequence[str], arch: str) -> tuple[int, list[str], Path]:

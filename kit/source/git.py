@@ -88,7 +88,8 @@ def git(
     stdout. If git fails, raises an error with its stderr."""
     done = try_git(*arguments, cwd=cwd, env=env, stdin=stdin)
     if done.returncode:
-        raise KitError(f'git {shlex.join(map(str, arguments))}: {why(done)}')
+        words = shlex.join(map(str, arguments))
+        raise KitError(f'git {words[:200]}: {why(done)}')
     return done.stdout
 
 

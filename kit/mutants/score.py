@@ -59,8 +59,8 @@ def markdown(topic: str) -> str:
     real = [each.name for each in mutants if not each.equivalent]
     tried = [name for name in real if name in rows]
     caught = [name for name in tried if rows[name]['outcome'] == 'caught']
-    boots = {each.name: each.boot for each in mutants}
-    old = [name for name in tried if (rows[name]['code'], rows[name]['boot']) != (code, boots[name])]
+    now = {each.name: (code, each.boot) for each in mutants}
+    old = [name for name in tried if (rows[name]['code'], rows[name]['boot']) != now[name]]
     text = ' '.join(
         [
             f'The tests detect {len(caught)} of {len(tried)} seeded bugs '

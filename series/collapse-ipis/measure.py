@@ -196,8 +196,9 @@ def note(data):
     return (
         f'Base {data["base"]}, accelerator {data["accelerator"]}. Instructions are counted with '
         '-icount shift=0; times are in ns. GUP-fast: instructions per page. The row tells small '
-        'from huge pages, and how many pages a call pins. IPIs: csd_queue_cpu events per collapse; '
-        'only events of functions that wait for walks or flush TLBs are counted. MADV_COLLAPSE '
+        'from huge pages, and how many pages a call pins. IPIs: csd_queue_cpu events per collapse '
+        'or per page table of hugetlb that is unshared; only events of functions that wait for '
+        'walks or flush TLBs are counted. MADV_COLLAPSE '
         'collapses memory to the PMD order, and khugepaged collapses it to mTHP orders. powerpc: '
         f'pseries with 64K pages. Half of the CPUs are in nohz_full=. {commands(data)}'
     )

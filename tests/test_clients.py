@@ -9,11 +9,13 @@ from pathlib import Path
 from unittest import mock
 
 from kit import process
+from kit.build.trees import OURS
 from kit.clients import clients, crate, record, root
-from kit.clients.settings import Client, check_client
+from kit.clients.settings import Client, Settings, check_client
 from kit.errors import KitError
-from kit.model import machine
+from kit.model import Options, machine
 from kit.paths import TOP
+from kit.typed import load
 from kit.vm import guest
 from tests.support import HAS_LINUX
 
@@ -190,6 +192,41 @@ class Clients(unittest.TestCase):
             clients.run('testpmd', 'amd')
         with self.assertRaisesRegex(KitError, r'no IOMMU arm \(known: intel amd virtio\)'):
             clients.run('', 'arm')
+
+    def test_the_guest_of_a_client(self):
+        common = Options(memory='4G', append='a=1', qemu=('-one',))
+        self.assertEqual(Client(()).guest(common), common)
+        own = Client((), append='b=2', qemu=('-two', 'x'))
+        self.assertEqual(
+            own.guest(common), Options(memory='4G', append='a=1 b=2', qemu=('-one', '-two', 'x'))
+        )
+        self.assertEqual(own.guest(Options()).append, 'b=2')
+
+    def test_the_kernel_of_a_client(self):
+        client = Client(('a',), ('x',), ('usr/bin/x',), flavour='plain+y', append='b=2')
+        asked = Settings('trixie', Options(memory='4G'), {'fio': client})
+        build, run_guest = mock.Mock(), mock.Mock(side_effect=KitError('not started'))
+        with (
+            mock.patch.object(clients, 'settings', lambda: asked),
+            mock.patch.object(root, 'archive', lambda *_: Path()),
+            mock.patch('kit.build.kernel.build', build),
+            mock.patch('kit.vm.guest.run_guest', run_guest),
+            self.assertRaisesRegex(KitError, 'not started'),
+        ):
+            clients.boot('fio', OURS.base, ('a',), 'intel')
+        build.assert_called_once_with(machine('x86_64'), 'plain+y', OURS.base)
+        options = run_guest.call_args.args[4]
+        self.assertEqual((options.memory, options.append, options.iommu), ('4G', 'b=2', 'intel'))
+
+    def test_bad_keys(self):
+        for key, value, says in (
+            ('flavour', ['plain'], 'flavour: expected a string'),
+            ('append', ['a'], 'append: expected a string'),
+            ('qemu', '-device x', 'qemu: expected a list'),
+            ('kernel', 'plain', 'kernel: no such key'),
+        ):
+            with self.assertRaisesRegex(KitError, f'x: {says}'):
+                load(Client, {'cases': ['a'], key: value}, 'x')
 
     def test_small_figures(self):
         found = [record.number(value) for value in (1234.5, 0.5, 0.0123, 0.000097)]

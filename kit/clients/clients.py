@@ -65,12 +65,14 @@ def boot(
             for case in cases
         ]
     )
+    limits = Limits(boot=300, total=3600)
+    options = replace(client.guest(asked.guest), iommu=iommu, icount=icount, limits=limits)
     ended = guest.run_guest(
         machine,
-        kernel.build(machine, 'plain', tree),
+        kernel.build(machine, client.flavour, tree),
         verdict.job_of(said.tests, f'/job/{script.name} version'),
         files,
-        replace(asked.guest, iommu=iommu, icount=icount, limits=Limits(boot=300, total=3600)),
+        options,
         name=f'clients-{name}-{tree}',
         on_line=said.line,
         archives=archives,

@@ -2,7 +2,7 @@
 """clients/clients.toml: the programs and the cases of `make clients`."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from kit.errors import KitError
@@ -23,6 +23,14 @@ class Client:
     crate: str = ''  # its folder in clients/, and the name of its program
     counted: bool = False
     without: Words = ()  # IOMMUs behind which it cannot run
+    flavour: str = 'plain'  # of the kernels that it runs on
+    append: str = ''  # words that it adds to the kernel's command line
+    qemu: Words = ()  # words that it adds to QEMU's command line
+
+    def guest(self, common: Options) -> Options:
+        """Returns the options of this client's guest. `common` has those of all clients."""
+        append = ' '.join(filter(None, (common.append, self.append)))
+        return replace(common, append=append, qemu=common.qemu + self.qemu)
 
 
 @dataclass(frozen=True)

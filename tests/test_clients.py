@@ -13,7 +13,7 @@ from kit.build.trees import OURS
 from kit.clients import clients, crate, record, root
 from kit.clients.settings import Client, Settings, check_client
 from kit.errors import KitError
-from kit.model import Options, machine
+from kit.model import Options, Test, machine
 from kit.paths import TOP
 from kit.typed import load
 from kit.vm import guest
@@ -171,6 +171,21 @@ class Clients(unittest.TestCase):
         self.assertIn('| monitor, billion instructions | 0.600 | 0.200 | 3.000 | 1 |', table)
         self.assertEqual(self.run_with(['1.0'] * 4, word='not ok', runs=1)[:2], (guest.FAILED, []))
         self.assertEqual(self.run_with('1111', status=guest.SPLAT, runs=1)[:2], (guest.SPLAT, []))
+
+    def test_figures_with_a_unit(self):
+        said = mock.Mock(
+            tests=[Test(name='fio', arguments='lazy')],
+            output=[['# write-4k 500.0 IOPS', '# verify 2.5', '# x 1.0 GB', '# read 3']],
+        )
+        found = clients.figures_of(said)
+        self.assertEqual(found, {('lazy', 'write-4k', 'IOPS'): 500.0, ('lazy', 'verify', ''): 2.5})
+        more = {('lazy', 'write-4k', 'IOPS'): 1000.0, ('lazy', 'verify', ''): 5.0}
+        rows = clients.rows_of([found], [more], 's', client='fio')
+        self.assertEqual(
+            [(row['metric'], row['unit'], row['better'], row['ratio']) for row in rows],
+            [('write-4k', 'IOPS', 'higher', 2.0), ('verify', 's', 'lower', 0.5)],
+        )
+        self.assertEqual(clients.rows_of([found], [{}], 's'), [])
 
     def test_a_crate_that_cannot_be_built_is_skipped(self):
         said = io.StringIO()

@@ -32,15 +32,17 @@ from kit.test.test import worse
 from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
-FIGURE = re.compile(r'# ([a-z]+) (\d+\.\d+)$')
+IOPS = 'IOPS'
+FIGURE = re.compile(rf'# ([a-z][a-z0-9-]*) (\d+\.\d+)(?: ({IOPS}))?$')
 INSTRUCTIONS = 'billion instructions'  # with icount, one second of the guest
-Figures = dict[tuple[str, str], float]  # {(case, metric): figure} of a boot
+# {(case, metric, unit): figure} of a boot. The unit is empty for seconds of the guest.
+Figures = dict[tuple[str, str, str], float]
 
 
 def figures_of(said: verdict.Report) -> Figures:
-    """Returns {(case, metric): figure} from the output of each case."""
+    """Returns {(case, metric, unit): figure} from the output of each case."""
     return {
-        (test.arguments, found[1]): float(found[2])
+        (test.arguments, found[1], found[3] or ''): float(found[2])
         for test, lines in zip(said.tests, said.output)
         for found in map(FIGURE.match, lines or [])
         if found
@@ -91,12 +93,16 @@ def rows_of(
     before: Sequence[Figures], after: Sequence[Figures], unit: str, **more: str
 ) -> list[Row]:
     """Returns a row for each figure that all boots printed. `before` has the figures from boots of
-    the base. `after` has the figures from boots of the patched kernel."""
+    the base. `after` has the figures from boots of the patched kernel. `unit` is what a second of
+    the guest stands for."""
     keys = [key for key in before[0] if all(key in figures for figures in (*before, *after))]
     found = []
     for key in keys:
         base, patched = ([[figures[key]] for figures in boots] for boots in (before, after))
-        found.append({**more, 'case': key[0], **measure.row(key[1], base, patched, unit)})
+        case, metric, own = key
+        better = 'higher' if own == IOPS else 'lower'
+        row = measure.row(metric, base, patched, own or unit, better)
+        found.append({**more, 'case': case, **row})
     return found
 
 

@@ -19,6 +19,31 @@ figure() {	# prints the seconds since $2 as figure $1
 	echo "$1 $2 $(now)" | awk '{ printf "%s %.3f\n", $1, ($3 - $2) / 1e9 }'
 }
 
+await() {	# runs the command $@ until it succeeds
+	tries=100
+	until "$@"; do
+		[ $((tries -= 1)) -gt 0 ] || fail "waited in vain: $*"
+		usleep 200000
+	done
+}
+
+domain() {	# gives device $1 a new domain, strict or lazy ($3), and binds it to driver $2
+	device=/sys/bus/pci/devices/$1
+	case $3 in
+	strict) type=DMA ;;
+	lazy) type=DMA-FQ ;;
+	*) fail "no domain $3" ;;
+	esac
+	await [ -e "$device/driver" ]
+	echo "$1" > "$device/driver/unbind"
+	# without this step, the kernel would make a strict domain lazy and keep its cached IOVAs
+	echo identity > "$device/iommu_group/type"
+	echo $type > "$device/iommu_group/type"
+	echo "$1" > "/sys/bus/pci/drivers/$2/bind"
+	# if the kernel cannot make a lazy domain, it makes a strict one
+	[ "$(cat "$device/iommu_group/type")" = $type ] || fail "the domain is not $3"
+}
+
 answer() {	# reads lines until one contains $1; it is then in $line
 	while read -r -t 120 line; do
 		echo "$line" >> /tmp/heard

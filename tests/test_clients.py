@@ -201,7 +201,7 @@ class Clients(unittest.TestCase):
     def test_bad_input(self):
         with self.assertRaisesRegex(
             KitError,
-            r'no client matches TEST=x.* \(known with intel: qemu testpmd rust-vmm fio\)',
+            r'no client matches TEST=x.* \(known with intel: qemu testpmd rust-vmm fio socat\)',
         ):
             clients.run('xyz')
         with self.assertRaisesRegex(KitError, r'\(known with amd: qemu rust-vmm\)'):

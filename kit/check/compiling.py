@@ -29,6 +29,7 @@ from kit.check.common import (
     remember,
     series,
 )
+from kit.clients import settings as clients
 from kit.errors import KitError
 from kit.mail import single
 from kit.model import Compile, Machine, machine, machines
@@ -451,14 +452,16 @@ def undefined_symbols(arch: str, flavour: str) -> set[str]:
 def configs(arch: str, full: bool = False) -> None:
     """All requested symbols exist, in the configurations that no other check builds.
 
-    `make shell`, `make run`, `make bench` and `make test FULL=1` use these configurations. With
-    FULL=1, this check also makes each .config, because a symbol's dependencies may be missing."""
+    `make shell`, `make run`, `make bench`, `make clients` and `make test FULL=1` use these
+    configurations. With FULL=1, this check also makes each .config, because a symbol's dependencies
+    may be missing."""
     need_patches()
     asked = {boot.flavour for boot in plan.chosen(arch, full=True)}
-    asked -= {boot.flavour for boot in plan.chosen(arch)}
-    asked |= {'plain+share', 'plain+gdb'}
     if arch == GENERIC:
         asked.add('trace')  # make bench's
+        asked |= {client.flavour for client in clients.settings().clients.values()}
+    asked -= {boot.flavour for boot in plan.chosen(arch)}
+    asked |= {'plain+share', 'plain+gdb'}
     quick = (topics.benchmark(topic).QUICK for topic in quick_topics())
     asked |= {flavour for its_arch, flavour, _ in quick if its_arch == arch}  # make run's
     checkout(series().last, linux_of(arch))

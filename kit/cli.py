@@ -219,7 +219,7 @@ VERBS = {
     ),
     'clients': Verb(
         'clients.clients.main',
-        'run QEMU, DPDK and the crates of rust-vmm with VFIO on both kernels',
+        'run QEMU, DPDK, the crates of rust-vmm, fio and socat on both kernels',
         'test iommu runs',
         'stable-git',
         'series',

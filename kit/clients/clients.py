@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """make clients: runs unmodified programs on the base and on the patched kernel. Debian's QEMU gives
 a device to a guest. Debian's DPDK sends packets with testpmd. The crates of rust-vmm map memory as
-cloud-hypervisor does. Exit statuses, answers and data must be right. clients/clients.json records
-the times measured in RUNS boots of each kernel.
+cloud-hypervisor does. Debian's fio and socat use an NVMe and two igb through the kernel's own
+drivers. Exit statuses, answers and data must be right. clients/clients.json records the times
+measured in RUNS boots of each kernel.
 
 clients/clients.toml has the programs and the cases. TEST selects cases. Cases whose program cannot
 be built on this host are skipped. Ends with `N passed, N failed, N skipped`. Exit status: as for

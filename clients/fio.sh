@@ -13,7 +13,7 @@ if [ "$1" = version ]; then
 	$fio --version | sed 's/^fio-/version /'
 	exit
 fi
-nvme=$(grep -l 0x010802 /sys/bus/pci/devices/*/class)
+nvme=$(grep -l 0x010802 /sys/bus/pci/devices/*/class) || fail "no NVMe"
 nvme=${nvme%/class}
 domain "${nvme##*/}" nvme "$1"	# binding it returns after the driver has found the disk
 set -- "$nvme"/nvme/nvme*/nvme*n1

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Functions that the scripts of all clients share. $process is the PID of the client.
+# Functions that the scripts of all clients share. $process is a PID to kill at the end.
 # shellcheck disable=SC3045,SC2154 # busybox has `read -t`
 
 fail() {

@@ -33,11 +33,14 @@ carried() {	# has interface $2, in the namespace of process $1, received and sen
 for bdf in $BDFS; do
 	domain "$bdf" igb "$1"
 done
+[ "$bdf" != "$BDF" ] || fail "no second igb"
 near=$(ls "/sys/bus/pci/devices/$BDF/net") far=$(ls "/sys/bus/pci/devices/$bdf/net")
 
 rm -f /tmp/up /tmp/*.got
 unshare -n sh -c 'echo up; exec sleep 1000' > /tmp/up &
-process=$!
+process=$! pids=
+# shellcheck disable=SC2086 # several PIDs
+trap 'kill -9 $process $pids 2> /dev/null || true; wait' EXIT
 await [ -s /tmp/up ]
 ip link set "$far" netns $process
 ip addr add 192.0.2.1/24 dev "$near"
@@ -50,7 +53,7 @@ for file in /tmp/near /tmp/far; do
 	dd if=/dev/urandom of=$file bs=1M count=$mib 2> /dev/null
 done
 timeout 200 $socat -u TCP4-LISTEN:4000 OPEN:/tmp/far.got,creat &
-pids=$!
+pids="$pids $!"
 there timeout 200 $socat -u TCP4-LISTEN:4000 OPEN:/tmp/near.got,creat &
 pids="$pids $!"
 await listens $$

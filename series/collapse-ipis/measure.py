@@ -6,6 +6,7 @@ import functools
 import re
 
 from kit.bench.measure import TREES, Job, commands, row
+from kit.host import host_cpus
 from kit.model import Options
 from kit.process import Pool
 
@@ -19,13 +20,8 @@ MACHINES = {  # (architecture, MMU): words for the kernel's command line
     ('arm64', ''): '',
     ('x86_64', ''): '',
 }
-# {architecture: flavours that count (IPIs, instructions)}. Only kernels with tracepoints can count
-# IPIs. `plain` of arm64 and powerpc has them, and one flavour for both saves two builds.
-FLAVOURS = {
-    'powerpc': ('plain', 'plain'),
-    'arm64': ('plain', 'plain'),
-    'x86_64': ('trace', 'plain'),
-}
+# The kernels that count IPIs need tracepoints. `plain` of arm64 and powerpc has them.
+FLAVOURS = {'powerpc': 'plain', 'arm64': 'plain', 'x86_64': 'trace'}
 # On the base, this test fails, but still prints how many IPIs it has counted.
 UNSHARE = r"""collapse_ipis_test -f unshare 2>&1 | awk '
     $2 == "RUN" { split($3, name, ".") }
@@ -33,16 +29,23 @@ UNSHARE = r"""collapse_ipis_test -f unshare 2>&1 | awk '
 IPIS = re.compile(r'ipis_(sync|tlb)_(\d+)_(\w+)')
 
 
+def has_times(options):
+    """Returns whether the host has a CPU for each vCPU. Otherwise, a collapse may have to wait for a
+    vCPU that does not run."""
+    return not options.icount and options.cpus <= host_cpus()
+
+
 def boot_both(bench, arch, images, command, file, options, what):
-    """Boots both kernels simultaneously, because the figures do not depend on the load of the host:
-    they are counts. Returns ({tree: figures}, accelerator)."""
+    """Boots both kernels, one after the other if times can be measured: see has_times(). Counts do
+    not depend on the load of the host, so otherwise both boot at the same time. Returns ({tree:
+    figures}, accelerator)."""
 
     def boot(tree):
         return bench.figures_of(
             arch, images[tree], f'#!/bin/sh\n{command}\n', [file], options, f'{what}, {tree}'
         )
 
-    with Pool(len(TREES)) as pool:
+    with Pool(1 if has_times(options) else len(TREES)) as pool:
         ended = dict(zip(TREES, pool.map(boot, TREES)))
     return {tree: figures for tree, (figures, _) in ended.items()}, ended['base'][1]
 
@@ -80,7 +83,7 @@ def counts(bench, machine, command, file, options, runs):
     """Boots both kernels `runs` times. Returns (rows, accelerator). There is a row for each name
     that the command prints."""
     (arch, mmu), seen, accelerator = machine, {}, ''
-    images = {tree: bench.build(arch, FLAVOURS[arch][0], tree) for tree in TREES}
+    images = {tree: bench.build(arch, FLAVOURS[arch], tree) for tree in TREES}
     for run in range(1, runs + 1):
         what = f'{" ".join(filter(None, machine))}, {options.cpus} CPUs, run {run} of {runs}'
         both, accelerator = boot_both(bench, arch, images, command, file, options, what)
@@ -88,6 +91,8 @@ def counts(bench, machine, command, file, options, runs):
             seen.setdefault(name, []).append([both[tree][name] for tree in TREES])
     found = []
     for name, boots in seen.items():
+        if name.startswith('collapse_time') and not has_times(options):
+            continue
         before, after = zip(*boots)
         fields = {'arch': arch, 'mmu': mmu, 'cpus': options.cpus, **fields_of(name)}
         found.append(row(before=before, after=after, **fields))
@@ -107,7 +112,7 @@ def ipis(bench, machine, file, runs, cpus=CPUS):
 
 def instructions(bench, machine, file, rounds):
     arch, mmu = machine
-    images = {tree: bench.build(arch, FLAVOURS[arch][1], tree) for tree in TREES}
+    images = {tree: bench.build(arch, FLAVOURS[arch], tree) for tree in TREES}
     options = Options(append=MACHINES[machine], devices=(), icount=True)
     what = f'{" ".join(filter(None, machine))}, instructions'
     command = f'{PROGRAM} time {rounds}'
@@ -147,13 +152,15 @@ def measure(bench, **given):
 
 
 def hardware(bench):
-    """A machine's IPIs are compared with those of the largest guest."""
+    """A machine's IPIs are compared with those of the largest guest, and its times with those of
+    the smallest, as only that one has times."""
     machine, program = {'arch': 'x86_64', 'mmu': ''}, bench.selftest('x86_64', f'mm/{PROGRAM}')
     names = ['ipis_munmap']
     for each in ('idle', 'nohz_full', 'spin', 'walk', 'other_process'):
         names.append(f'collapse_time_{each}')
         names += [f'ipis_{kind}_{order}_{each}' for order in ORDERS for kind in ('sync', 'tlb')]
-    counted = {name: {**machine, 'cpus': CPUS[-1], **fields_of(name)} for name in names}
+    cpus = {name: CPUS[0] if name.startswith('collapse_time') else CPUS[-1] for name in names}
+    counted = {name: {**machine, 'cpus': cpus[name], **fields_of(name)} for name in names}
     names = ['collapse', *(f'gup_small_{pages}' for pages in (1, 16, 512))]
     names += [f'gup_huge_{pages}' for pages in (1, 512)]
     timed = {name: {**machine, **timed_fields(name), 'unit': 'ns'} for name in names}

@@ -15,11 +15,9 @@ def describe(each):
 
 
 def cover(each):
-    """Returns whether the cover letter has this row. It has IPIs of PMD collapses with 8 CPUs, the
-    instructions of a hash fault, and a time that became longer."""
+    """Returns whether the cover letter has this row. It has IPIs of PMD collapses with 8 CPUs, and
+    the instructions of a hash fault."""
     if each['metric'] == 'ipis_per_collapse':
         pmd = each['order'] == 8 and each['kind'] == 'sync'
         return pmd and each['cpus'] == 8 and each['neighbours'] != 'other_process'
-    if each['metric'] == 'collapse_time':
-        return each['cpus'] == 8 and each['neighbours'] == 'nohz_full'
     return each['metric'] == 'hash_fault_instructions'

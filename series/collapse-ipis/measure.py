@@ -30,8 +30,8 @@ IPIS = re.compile(r'ipis_(sync|tlb)_(\d+)_(\w+)')
 
 
 def has_times(options):
-    """Returns whether the host has a CPU for each vCPU. Otherwise, a collapse may have to wait for a
-    vCPU that does not run."""
+    """Returns whether the host has a CPU for each vCPU. Otherwise, a collapse may have to wait for
+    a vCPU that does not run."""
     return not options.icount and options.cpus <= host_cpus()
 
 

@@ -22,7 +22,7 @@ figure() {	# prints the seconds since $2 as figure $1
 await() {	# runs the command $@ until it succeeds
 	tries=100
 	until "$@"; do
-		[ $((tries -= 1)) -gt 0 ] || fail "waited in vain: $*"
+		[ $((tries -= 1)) -gt 0 ] || fail "gave up after 20 s: $*"
 		usleep 200000
 	done
 }

@@ -24,7 +24,7 @@ A topic's measure.py defines:
     quick(bench, runs)     for `make run`: after each boot of both kernels, yields (rows so far,
                            accelerator)
     HEAD, describe(row)    titles and cells of the columns that identify a row
-    cover(row)             does the table of the cover letter have this row?
+    cover(row)             is this row at the top of the page, and in a letter's machine table?
     note(record)           text below the table
     drawn(row)             does the picture have this row? Without drawn(), cover() decides
     hardware(bench)        for `make hardware`: returns ([programs to run on a machine], [Jobs])

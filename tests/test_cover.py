@@ -10,7 +10,7 @@ from unittest import mock
 TOP = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TOP))
 from kit import model, topics  # noqa: E402
-from kit.bench import provenance  # noqa: E402
+from kit.bench import letter, measure, provenance  # noqa: E402
 from kit.errors import KitError  # noqa: E402
 from kit.mail import cover  # noqa: E402
 from kit.source import apply, patches  # noqa: E402
@@ -140,6 +140,32 @@ class Letters(unittest.TestCase):
             with self.subTest(new):
                 found = cover.faults(LETTER.replace(old, new, 1))
                 self.assertTrue(any(said in fault for fault in found), found)
+
+    def test_figures_that_no_record_has(self):
+        rows = [
+            {'metric': 'a', 'base': 4.0, 'patched': 2091000.0},
+            {'metric': 'b_per_2m', 'base': 0.066406, 'patched': 0.203125},
+            {'metric': 'c', 'base': None, 'patched': 3.0},
+        ]
+        table = '           base   patched\n    a    4    2,091,000\n  b   34   104\n\ntext\n'
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, 'cover.md')
+            with mock.patch.multiple(
+                letter,
+                measure=mock.Mock(load=lambda _: {'rows': rows}, TREES=measure.TREES),
+                cover=mock.Mock(path_of=lambda _: path),
+            ):
+                self.assertEqual([], letter.faults('x'))  # a posting without a letter
+                path.write_text(table)
+                self.assertEqual([], letter.faults('x'))
+                path.write_text(table.replace('4    2,091,000', '0.000  2.09'))
+                self.assertEqual([], letter.faults('x'))
+                for wrong in '2,092,000', '2.09':  # another figure, another scale than the base's
+                    path.write_text(table.replace('2,091,000', wrong))
+                    self.assertEqual(
+                        [f'no recorded row has these figures: a    4    {wrong}'],
+                        letter.faults('x'),
+                    )
 
     def test_messages(self):
         message = 'Subject: [PATCH] a: b\n\nDo it.\n\nAssisted-by: LLM sparse\n---\n make test\n'

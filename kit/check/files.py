@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from kit import topics
-from kit.bench import measure, pages, table
+from kit.bench import letter, measure, pages, table
 from kit.check.common import Failed
 from kit.errors import KitError
 from kit.mail import cover
@@ -139,7 +139,8 @@ def settings() -> None:
 def tables() -> None:
     """Pages show every recorded row; the tables of cover letters are short.
 
-    The table of a cover letter fits into 75 columns, and includes the largest regression."""
+    The table that `make mail` makes of a machine's figures fits into 75 columns, and includes the
+    largest regression. The figures of a letter's own table are those of the record."""
     faults = [f'{page}: a table differs from the record: make tables' for page in pages.stale()]
     for topic in topics.measured():
         page = TOP / 'series' / topic / 'README.md'
@@ -156,6 +157,8 @@ def tables() -> None:
                     for row in data['rows']
                     if table.outside(row)
                 ]
+    for part in topics.parts():
+        faults += [f'{part}, cover letter: {fault}' for fault in letter.faults(part)]
     if faults:
         raise Failed('\n'.join(faults))
 

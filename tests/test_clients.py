@@ -5,6 +5,7 @@ import contextlib
 import io
 import tempfile
 import unittest
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -119,6 +120,8 @@ class Crate(unittest.TestCase):
                 check_client(Client((), **wrong), 'x')
         with self.assertRaisesRegex(KitError, 'x: crate: no clients/none/Cargo.toml'):
             check_client(Client((), crate='none'), 'x')
+        with self.assertRaisesRegex(KitError, r'x: no architecture arm \(known: arm64 .*\)'):
+            check_client(Client((), arch='arm', **packages), 'x')
         check_client(Client((), **packages), 'x')
 
 
@@ -143,6 +146,7 @@ class Clients(unittest.TestCase):
             mock.patch('kit.bench.pages.write'),
             mock.patch('kit.build.kernel.build'),
             mock.patch('kit.vm.guest.run_guest', run_guest),
+            mock.patch('kit.setup.deps.install_missing'),
             contextlib.redirect_stdout(io.StringIO()),
         ):
             folder = Path(top)
@@ -175,15 +179,22 @@ class Clients(unittest.TestCase):
     def test_figures_with_a_unit(self):
         said = mock.Mock(
             tests=[Test(name='fio', arguments='lazy')],
-            output=[['# write-4k 500.0 IOPS', '# verify 2.5', '# x 1.0 GB', '# read 3']],
+            output=[['# write-4k 500.0 IOPS', '# verify 2.5', '# w 8.0 us', '# x 1.0 GB', '# y 3']],
         )
         found = clients.figures_of(said)
-        self.assertEqual(found, {('lazy', 'write-4k', 'IOPS'): 500.0, ('lazy', 'verify', ''): 2.5})
-        more = {('lazy', 'write-4k', 'IOPS'): 1000.0, ('lazy', 'verify', ''): 5.0}
+        write, verify, wait = (
+            ('lazy', *each) for each in (('write-4k', 'IOPS'), ('verify', ''), ('w', 'us'))
+        )
+        self.assertEqual(found, {write: 500.0, verify: 2.5, wait: 8.0})
+        more = {write: 1000.0, verify: 5.0, wait: 4.0}
         rows = clients.rows_of([found], [more], 's', client='fio')
         self.assertEqual(
             [(row['metric'], row['unit'], row['better'], row['ratio']) for row in rows],
-            [('write-4k', 'IOPS', 'higher', 2.0), ('verify', 's', 'lower', 0.5)],
+            [
+                ('write-4k', 'IOPS', 'higher', 2.0),
+                ('verify', 's', 'lower', 0.5),
+                ('w', 'us', 'lower', 2.0),
+            ],
         )
         self.assertEqual(clients.rows_of([found], [{}], 's'), [])
 
@@ -191,6 +202,7 @@ class Clients(unittest.TestCase):
         said = io.StringIO()
         with (
             mock.patch.object(crate, 'obstacle', lambda *_: 'no cargo: x'),
+            mock.patch('kit.setup.deps.install_missing'),
             mock.patch.object(clients, 'boot', mock.Mock(side_effect=[])),
             contextlib.redirect_stderr(said),
         ):
@@ -201,7 +213,7 @@ class Clients(unittest.TestCase):
     def test_bad_input(self):
         with self.assertRaisesRegex(
             KitError,
-            r'no client matches TEST=x.* \(known with intel: qemu testpmd rust-vmm fio socat\)',
+            r'no client matches TEST=x.* \(known: qemu testpmd rust-vmm fio socat\)',
         ):
             clients.run('xyz')
         with self.assertRaisesRegex(KitError, r'\(known with amd: qemu rust-vmm\)'):
@@ -220,25 +232,45 @@ class Clients(unittest.TestCase):
 
     def test_the_kernel_of_a_client(self):
         client = Client(('a',), ('x',), ('usr/bin/x',), flavour='plain+y', append='b=2')
-        asked = Settings('trixie', Options(memory='4G'), {'fio': client})
+        other = replace(client, arch='arm64')
+        asked = Settings(
+            'trixie', {'x86_64': Options(memory='4G')}, {'fio': client, 'other': other}
+        )
         build, run_guest = mock.Mock(), mock.Mock(side_effect=KitError('not started'))
         with (
             mock.patch.object(clients, 'settings', lambda: asked),
             mock.patch.object(root, 'archive', lambda *_: Path()),
             mock.patch('kit.build.kernel.build', build),
             mock.patch('kit.vm.guest.run_guest', run_guest),
-            self.assertRaisesRegex(KitError, 'not started'),
         ):
-            clients.boot('fio', OURS.base, ('a',), 'intel')
-        build.assert_called_once_with(machine('x86_64'), 'plain+y', OURS.base)
+            with self.assertRaisesRegex(KitError, 'not started'):
+                clients.boot('fio', OURS.base, ('a',), 'intel')
+            build.assert_called_once_with(machine('x86_64'), 'plain+y', OURS.base)
+            options = run_guest.call_args.args[4]
+            self.assertEqual(
+                (options.memory, options.append, options.iommu), ('4G', 'b=2', 'intel')
+            )
+            with self.assertRaisesRegex(KitError, 'not started'):
+                clients.boot('other', OURS.base, ('a',), 'none')
+        build.assert_called_with(machine('arm64'), 'plain+y', OURS.base)
         options = run_guest.call_args.args[4]
-        self.assertEqual((options.memory, options.append, options.iommu), ('4G', 'b=2', 'intel'))
+        self.assertEqual((options.memory, options.append, options.iommu), ('', 'b=2', 'none'))
+
+    def test_the_iommu_of_a_client(self):
+        x86_64, arm64 = Client((), without=('amd',)), Client((), arch='arm64', without=('virtio',))
+        names = ('', 'intel', 'amd', 'virtio', 'smmuv3')
+        self.assertEqual(
+            [[each.runs_behind(name) for name in names] for each in (x86_64, arm64)],
+            [[True, True, False, True, False], [True, False, False, False, True]],
+        )
+        self.assertFalse(Client((), without=('intel',)).runs_behind(''))
 
     def test_bad_keys(self):
         for key, value, says in (
             ('flavour', ['plain'], 'flavour: expected a string'),
             ('append', ['a'], 'append: expected a string'),
             ('qemu', '-device x', 'qemu: expected a list'),
+            ('arch', 1, 'arch: expected a string'),
             ('kernel', 'plain', 'kernel: no such key'),
         ):
             with self.assertRaisesRegex(KitError, f'x: {says}'):

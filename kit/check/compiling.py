@@ -459,7 +459,8 @@ def configs(arch: str, full: bool = False) -> None:
     asked = {boot.flavour for boot in plan.chosen(arch, full=True)}
     if arch == GENERIC:
         asked.add('trace')  # make bench's
-        asked |= {client.flavour for client in clients.settings().clients.values()}
+    programs = clients.settings().clients.values()
+    asked |= {client.flavour for client in programs if client.arch == arch}
     asked -= {boot.flavour for boot in plan.chosen(arch)}
     asked |= {'plain+share', 'plain+gdb'}
     quick = (topics.benchmark(topic).QUICK for topic in quick_topics())

@@ -2,8 +2,8 @@
 """make clients: runs unmodified programs on the base and on the patched kernel. Debian's QEMU gives
 a device to a guest. Debian's DPDK sends packets with testpmd. The crates of rust-vmm map memory as
 cloud-hypervisor does. Debian's fio and socat use an NVMe and two igb through the kernel's own
-drivers. Exit statuses, answers and data must be right. clients/clients.json records the times
-measured in RUNS boots of each kernel.
+drivers. On arm64, Debian's QEMU runs a guest with KVM, beside cyclictest. Exit statuses, answers
+and data must be right. clients/clients.json records the figures of RUNS boots of each kernel.
 
 clients/clients.toml has the programs and the cases. TEST selects cases. Cases whose program cannot
 be built on this host are skipped. Ends with `N passed, N failed, N skipped`. Exit status: as for
@@ -17,16 +17,16 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from kit import model
 from kit.bench import measure, pages
 from kit.build import kernel
 from kit.build.trees import OURS, Tree
 from kit.clients import crate, record, root
 from kit.clients.settings import CLIENTS, settings
 from kit.errors import KitError
-from kit.model import Limits, Test, Words
+from kit.model import Limits, Options, Test, Words
 from kit.paths import shown
 from kit.process import say
+from kit.setup import deps
 from kit.soak.record import Row
 from kit.test import verdict
 from kit.test.test import worse
@@ -34,7 +34,7 @@ from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
 IOPS = 'IOPS'
-FIGURE = re.compile(rf'# ([a-z][a-z0-9-]*) (\d+\.\d+)(?: ({IOPS}))?$')
+FIGURE = re.compile(rf'# ([a-z][a-z0-9-]*) (\d+\.\d+)(?: ({IOPS}|us))?$')
 INSTRUCTIONS = 'billion instructions'  # with icount, one second of the guest
 # {(case, metric, unit): figure} of a boot. The unit is empty for seconds of the guest.
 Figures = dict[tuple[str, str, str], float]
@@ -55,7 +55,8 @@ def boot(
 ) -> tuple[Counts, int, Figures, str]:
     """Runs the cases on a kernel. Returns (Counter, guest status, figures, version of the program).
     With `icount`, the guest has one vCPU, and its time is the number of instructions executed."""
-    machine, asked, client = model.machine('x86_64'), settings(), settings().clients[name]
+    asked, client = settings(), settings().clients[name]
+    machine = client.machine
     script = CLIENTS / f'{name}.sh'
     files, archives = [script, CLIENTS / 'lib.sh'], list[Path]()
     if client.crate:
@@ -69,7 +70,8 @@ def boot(
         ]
     )
     limits = Limits(boot=300, total=3600)
-    options = replace(client.guest(asked.guest), iommu=iommu, icount=icount, limits=limits)
+    common = asked.guests.get(client.arch, Options())
+    options = replace(client.guest(common), iommu=iommu, icount=icount, limits=limits)
     ended = guest.run_guest(
         machine,
         kernel.build(machine, client.flavour, tree),
@@ -109,14 +111,15 @@ def rows_of(
 
 def chosen(pattern: str, iommu: str) -> dict[str, Words]:
     """Returns {client: its cases that match the pattern} for the clients that run behind the
-    IOMMU."""
+    IOMMU. Without a name, each client runs behind the default IOMMU of its machine."""
     found = {
         name: tuple(case for case in client.cases if re.search(pattern, f'{name} {case}'))
         for name, client in settings().clients.items()
-        if iommu not in client.without
+        if client.runs_behind(iommu)
     }
     if not any(found.values()):
-        raise KitError(f'no client matches TEST={pattern} (known with {iommu}: {" ".join(found)})')
+        known = f'known{iommu and f" with {iommu}"}: {" ".join(found)}'
+        raise KitError(f'no client matches TEST={pattern} ({known})')
     return {name: cases for name, cases in found.items() if cases}
 
 
@@ -125,32 +128,34 @@ def run(
 ) -> tuple[Counts, int, list[Row]]:
     """Runs the cases on both kernels in turn; returns (Counter, exit status, rows). If `counted`
     is set, each kernel boots once more with icount, for clients that have this key."""
-    machine = model.machine('x86_64')
-    if iommu and iommu not in machine.iommus:
-        raise KitError(f'no IOMMU {iommu} (known: {" ".join(machine.iommus)})')
-    iommu = iommu or machine.iommu
+    machines = [client.machine for client in settings().clients.values()]
+    iommus = list(dict.fromkeys(name for machine in machines for name in machine.iommus))
+    if iommu and iommu not in iommus:
+        raise KitError(f'no IOMMU {iommu} (known: {" ".join(iommus)})')
     clients = chosen(pattern, iommu)
     if counted:
         measure.warn_if_busy()
     counts: Counts = Counter()
     worst, rows = guest.OK, []
     for name, cases in clients.items():
-        folder = settings().clients[name].crate
-        if folder and (why := crate.obstacle(machine, folder)):
+        client = settings().clients[name]
+        deps.install_missing('BUILD', 'one', client.arch)
+        if client.crate and (why := crate.obstacle(client.machine, client.crate)):
             say(f'clients: {name} is skipped: {why}')
             counts['skipped'] += len(cases)
             continue
+        behind = iommu or client.machine.iommu
         ways = [(False, 's', runs)]
-        if counted and settings().clients[name].counted:
+        if counted and client.counted:
             ways.append((True, INSTRUCTIONS, 1))
         for icount, unit, boots in ways:
             figures: dict[Tree, list[Figures]] = {OURS.base: [], OURS.patched: []}
             for number, (tree, found) in product(range(boots), figures.items()):
-                say(f'clients: {name}, {iommu}, {tree}: {unit}, boot {number + 1} of {boots}')
-                some, status, each, version = boot(name, tree, cases, iommu, icount)
+                say(f'clients: {name}, {behind}, {tree}: {unit}, boot {number + 1} of {boots}')
+                some, status, each, version = boot(name, tree, cases, behind, icount)
                 counts, worst = counts + some, worse(worst, status)
                 found.append(each)
-            of = {'client': name, 'version': version, 'iommu': iommu}
+            of = {'client': name, 'version': version, 'iommu': behind}
             rows += rows_of(figures[OURS.base], figures[OURS.patched], unit, **of)
     return counts, worst or (guest.FAILED if counts['failed'] else guest.OK), rows
 

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
+from kit import model
 from kit.errors import KitError
-from kit.model import Front, Options, Words
+from kit.model import Front, Machine, Options, Words
 from kit.paths import TOP, shown
 from kit.typed import load, read_toml
 
@@ -23,9 +24,19 @@ class Client:
     crate: str = ''  # its folder in clients/, and the name of its program
     counted: bool = False
     without: Words = ()  # IOMMUs behind which it cannot run
+    arch: str = 'x86_64'  # of its guest
     flavour: str = 'plain'  # of the kernels that it runs on
     append: str = ''  # words that it adds to the kernel's command line
     qemu: Words = ()  # words that it adds to QEMU's command line
+
+    @property
+    def machine(self) -> Machine:
+        return model.machine(self.arch)
+
+    def runs_behind(self, iommu: str) -> bool:
+        """Returns whether it can run behind the IOMMU; an empty name is its machine's default."""
+        name = iommu or self.machine.iommu
+        return name in self.machine.known_iommus() and name not in self.without
 
     def guest(self, common: Options) -> Options:
         """Returns the options of this client's guest. `common` has those of all clients."""
@@ -38,12 +49,14 @@ class Settings:
     """The contents of clients/clients.toml."""
 
     suite: str
-    guest: Options
+    guests: Mapping[str, Options]  # for each architecture
     clients: Mapping[str, Client]
     front: Front = Front()  # the row of the front page
 
 
 def check_client(client: Client, where: str) -> None:
+    if client.arch not in (known := model.archs()):
+        raise KitError(f'{where}: no architecture {client.arch} (known: {" ".join(known)})')
     if {bool(client.packages), bool(client.files)} != {not client.crate}:
         raise KitError(f'{where}: expected either crate, or packages and files')
     if client.crate and not (CLIENTS / client.crate / 'Cargo.toml').is_file():

@@ -219,7 +219,7 @@ VERBS = {
     ),
     'clients': Verb(
         'clients.clients.main',
-        'run QEMU, DPDK, the crates of rust-vmm, fio and socat on both kernels',
+        'run unmodified programs on both kernels: QEMU, DPDK, fio and others',
         'test iommu runs',
         'stable-git',
         'series',

@@ -213,12 +213,14 @@ class Clients(unittest.TestCase):
     def test_bad_input(self):
         with self.assertRaisesRegex(
             KitError,
-            r'no client matches TEST=x.* \(known: qemu testpmd rust-vmm fio socat\)',
+            r'no client matches TEST=x.* \(known: qemu testpmd rust-vmm fio socat kvm\)',
         ):
             clients.run('xyz')
         with self.assertRaisesRegex(KitError, r'\(known with amd: qemu rust-vmm\)'):
             clients.run('testpmd', 'amd')
-        with self.assertRaisesRegex(KitError, r'no IOMMU arm \(known: intel amd virtio\)'):
+        with self.assertRaisesRegex(KitError, r'\(known with virtio: qemu testpmd rust-vmm\)'):
+            clients.run('kvm', 'virtio')
+        with self.assertRaisesRegex(KitError, r'no IOMMU arm \(known: intel amd virtio smmuv3\)'):
             clients.run('', 'arm')
 
     def test_the_guest_of_a_client(self):

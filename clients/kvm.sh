@@ -1,0 +1,131 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# kvm.sh EVENT MEMORY MIB: QEMU runs Debian's kernel in a guest, with KVM. virtio-mem adds that
+# memory to the guest, which fills it. Then QEMU is killed (kill), or resets the guest, which
+# discards the added memory (reset). Meanwhile, cyclictest runs on each CPU. At the end, all memory
+# must be free. With -icount, prints the seconds until the guest's init runs, those of the event,
+# and the worst latency that cyclictest has measured.
+# kvm.sh version: prints QEMU's version
+set -eu
+# shellcheck disable=SC1091
+. /job/lib.sh
+qemu=/usr/bin/qemu-system-aarch64 inner=/tmp/inner
+
+case $1 in
+version)
+	$qemu --version | sed -n 's/.*version \([^ ]*\).*/version \1/p'
+	exit ;;
+kill|reset) event=$1 mib=$3 ;;
+*) fail "no event $1" ;;
+esac
+case $2 in
+prealloc) thp=never ;;
+prealloc-thp) thp=always ;;
+*) fail "no memory $2" ;;
+esac
+echo "$thp" > /sys/kernel/mm/transparent_hugepage/enabled
+
+kib() {	# prints the KiB of $1 in /proc/meminfo
+	echo 1 > /proc/sys/vm/stat_refresh
+	awk -v name="$1:" '$1 == name { print $2 }' /proc/meminfo
+}
+
+measured() {	# prints a figure if the guest has one CPU, which means -icount: others are noise
+	[ "$(nproc)" -gt 1 ] || figure "$@"
+}
+
+started() {	# has cyclictest started its threads, one for each CPU?
+	set -- /proc/"$cyclictest"/task/*
+	[ $# -gt "$(nproc)" ]
+}
+
+free() {	# are all but 1 MiB of the memory and all tables of stage 2 free again?
+	[ "$(kib AnonPages)" -lt $((before + 1024)) ] && [ "$(kib SecPageTables)" = 0 ]
+}
+
+rm -rf $inner
+mkdir -p $inner/bin $inner/dev $inner/proc $inner/full
+cp /bin/busybox $inner/bin
+xz -dc /usr/lib/modules/*/kernel/drivers/virtio/virtio_mem.ko.xz > $inner/virtio_mem.ko
+cat > $inner/init << 'END'
+#!/bin/busybox sh
+/bin/busybox --install -s /bin
+mount -t devtmpfs devtmpfs /dev
+mount -t proc proc /proc
+mount -t ramfs ramfs /full
+exec > /dev/console 2>&1
+echo inner: booted
+insmod /virtio_mem.ko
+until awk -v mib="$mib" '/^MemTotal/ { exit $2 < (mib + 128) * 1024 }' /proc/meminfo; do
+	usleep 10000
+done
+dd if=/dev/zero of=/full/zero bs=1M count="$mib" 2> /dev/null
+echo "inner: filled $(du -m /full/zero | cut -f 1) MiB"
+exec sleep 100000
+END
+chmod 755 $inner/init
+(cd $inner && find . | cpio -o -H newc) > /tmp/inner.cpio 2> /dev/null
+pipes /tmp/to /tmp/from /tmp/console
+exec 5<>/tmp/console
+
+before=$(kib AnonPages)
+start=$(now)
+# the guest's kernel passes mib= to its init
+$qemu -nodefaults -no-user-config -display none -accel kvm -M virt,gic-version=host -cpu host \
+	-qmp stdio -m 256M,maxmem=8G -object "memory-backend-ram,id=memory,size=${mib}M" \
+	-device "virtio-mem-pci,memdev=memory,requested-size=${mib}M,prealloc=on" \
+	-kernel /boot/vmlinuz-* -initrd /tmp/inner.cpio \
+	-append "console=ttyAMA0 quiet memhp_default_state=online mib=$mib" \
+	-chardev file,id=console,path=/tmp/console -serial chardev:console < /tmp/to > /tmp/from &
+process=$!
+exec 3>/tmp/to 4</tmp/from
+echo '{"execute": "qmp_capabilities"}' >&3
+answer '"return"' <&4
+answer 'inner: booted' <&5
+measured boot "$start"
+answer "inner: filled $mib MiB" <&5
+used=$(kib AnonPages) tables=$(kib SecPageTables)
+[ "$used" -ge $((mib * 1024)) ] || fail "only $used KiB are in use"
+# a table of 4 KiB maps 2 MiB of 4K pages, or 1 GiB of 2M blocks
+case $thp in
+never) [ "$tables" -ge $((mib * 2)) ] ;;
+always) [ "$tables" -lt "$mib" ] ;;
+esac || fail "stage 2 has $tables KiB of tables"
+
+# without -icount, a shorter interval would leave no time for QEMU
+/usr/bin/cyclictest --quiet --mlockall --smp --priority=95 \
+	--interval=$(($(nproc) > 1 ? 10000 : 200)) > /tmp/latency &
+cyclictest=$!
+trap 'kill -9 $process $cyclictest 2> /dev/null || true; wait' EXIT
+await started
+start=$(now)
+case $event in
+kill)
+	kill -9 $process
+	wait $process || code=$?
+	measured kill "$start"
+	[ "$code" = 137 ] || fail "QEMU's exit status is $code" ;;
+reset)
+	echo '{"execute": "system_reset"}' >&3
+	answer '"event": "RESET"' <&4
+	measured reset "$start"
+	# the guest boots again and uses other memory
+	left=$(kib AnonPages)
+	[ $((used - left)) -ge $((mib * 768)) ] || fail "$left of $used KiB are still in use" ;;
+esac
+kill $cyclictest
+wait $cyclictest || fail "cyclictest's exit status is $?"
+sed -n 's/^T:.* C: *\([0-9]*\) .* Max: *\([0-9]*\)$/\1 \2/p' /tmp/latency > /tmp/worst
+awk -v cpus="$(nproc)" '
+	$1 > 0 { found++ }
+	$2 > worst { worst = $2 }
+	END { if (cpus == 1) printf "latency %.1f us\n", worst; exit found != cpus }' /tmp/worst || {
+	cat /tmp/latency
+	fail "cyclictest has not run on each CPU"
+}
+
+if [ "$event" = reset ]; then
+	kill -9 $process
+	wait $process || true
+fi
+await free

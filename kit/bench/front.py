@@ -94,7 +94,8 @@ def programs() -> list[str]:
     """Returns the cells of the row of unmodified programs."""
     front, rows = settings().front, record.load(CLIENTS / 'clients.json')
     found = '; '.join(said('clients.toml: front', wanted, rows)[0] for wanted in front.rows)
-    row = min(rows, key=lambda row: row['ratio'])
+    # without a ratio, the patched kernel's figure is 0
+    row = min((row for row in rows if row['ratio'] is not None), key=lambda row: row['ratio'])
     worst = '-'
     if row['ratio'] < 1:
         worst = '{client} {case} ({iommu}), {metric}: {base:.4g} → {patched:.4g} {unit}'

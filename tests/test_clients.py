@@ -213,7 +213,7 @@ class Clients(unittest.TestCase):
     def test_bad_input(self):
         with self.assertRaisesRegex(
             KitError,
-            r'no client matches TEST=x.* \(known: qemu testpmd rust-vmm fio socat kvm\)',
+            r'no client matches TEST=x.* \(known: qemu testpmd rust-vmm fio socat kvm collapse\)',
         ):
             clients.run('xyz')
         with self.assertRaisesRegex(KitError, r'\(known with amd: qemu rust-vmm\)'):

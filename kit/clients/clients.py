@@ -2,8 +2,9 @@
 """make clients: runs unmodified programs on the base and on the patched kernel. Debian's QEMU gives
 a device to a guest. Debian's DPDK sends packets with testpmd. The crates of rust-vmm map memory as
 cloud-hypervisor does. Debian's fio and socat use an NVMe and two igb through the kernel's own
-drivers. On arm64, Debian's QEMU runs a guest with KVM, beside cyclictest. Exit statuses, answers
-and data must be right. clients/clients.json records the figures of RUNS boots of each kernel.
+drivers. On arm64, Debian's QEMU runs a guest with KVM beside cyclictest, and khugepaged collapses
+memory of stress-ng. Exit statuses, answers and data must be right. clients/clients.json records the
+figures of RUNS boots of each kernel.
 
 clients/clients.toml has the programs and the cases. TEST selects cases. Cases whose program cannot
 be built on this host are skipped. Ends with `N passed, N failed, N skipped`. Exit status: as for
@@ -34,7 +35,7 @@ from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
 IOPS = 'IOPS'
-FIGURE = re.compile(rf'# ([a-z][a-z0-9-]*) (\d+\.\d+)(?: ({IOPS}|us))?$')
+FIGURE = re.compile(rf'# ([a-z][a-z0-9-]*) (\d+\.\d+)(?: ({IOPS}|us|IPIs))?$')
 INSTRUCTIONS = 'billion instructions'  # with icount, one second of the guest
 # {(case, metric, unit): figure} of a boot. The unit is empty for seconds of the guest.
 Figures = dict[tuple[str, str, str], float]

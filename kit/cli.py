@@ -256,7 +256,7 @@ VERBS = {
     'hardware': Verb(
         'hardware.build.main',
         'build packages of both kernels, and benchmarks, for a machine of your own',
-        'config',
+        'arch config',
         'linux stable-git',
         'series',
         'HARDWARE',

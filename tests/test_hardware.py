@@ -11,6 +11,7 @@ import tarfile
 import tempfile
 import time
 import unittest
+from itertools import product
 from pathlib import Path
 from unittest import mock
 
@@ -20,10 +21,12 @@ from kit.bench.measure import TREES
 from kit.errors import KitError
 from kit.hardware import build, machine
 from kit.mail import mail
-from tests.support import X86_64
+from tests.support import ARM64, X86_64
 
 FACTS = dict.fromkeys(machine.FACTS, 'some') | {'cpu': 'A CPU', 'nodes': 2, 'cpus': 64}
 FACTS['memory_kib'] = 128 << 20
+ARM64_ALSO = {'VIRTUALIZATION': 'y', 'KVM': 'y'}
+ARM64_ALSO |= dict.fromkeys(('FUNCTION_TRACER', 'FUNCTION_GRAPH_TRACER', 'DYNAMIC_FTRACE'), 'y')
 
 
 class InFolder(unittest.TestCase):
@@ -36,20 +39,34 @@ class InFolder(unittest.TestCase):
 class Jobs(InFolder):
     def test_their_rows_are_those_of_the_records(self):
         bench = mock.Mock(selftest=lambda *_: Path('test'), program=lambda *_: Path('program'))
-        for topic in topics.measured():
+        for topic, arch in product(topics.measured(), build.ARCHS):
             module, record = topics.benchmark(topic), measure.load(topic)
             if not hasattr(module, 'hardware') or not record:
                 continue
             known = [machine.key_of(row) for row in record['rows']]
-            jobs = module.hardware(bench)[1]
+            programs, jobs = module.hardware(bench, arch)
+            self.assertEqual(bool(programs), bool(jobs))
             for job in jobs:
                 device = 'device' if '$' in job.command else 'mock'
-                self.assertIn(job.device, ('any', device))
+                self.assertIn(job.device, ('any', 'kvm', device))
                 for row in job.rows.values():
                     self.assertEqual(known.count(machine.key_of(row)), 1, row)
-                    self.assertIn(row['unit'], ('s', 'ns', 'IPIs'))
+                    self.assertIn(row['unit'], ('s', 'ns', 'us', 'IPIs'))
+                    self.assertEqual(row.get('arch', arch), arch)
             places = [(j.device, machine.key_of(row)) for j in jobs for row in j.rows.values()]
             self.assertEqual(len(places), len(set(places)))
+
+    def test_arm64_has_rows_of_its_own_topic(self):
+        bench = mock.Mock(selftest=lambda *_: Path('test'))
+        stage2 = topics.benchmark('arm64-stage2-unmap')
+        self.assertEqual(stage2.hardware(bench, 'x86_64'), ([], []))
+        jobs = {job.command: job for job in stage2.hardware(bench, 'arm64')[1]}
+        latency = jobs['stage2_unmap_perf -o delete -m 1024 -s 1 -b -t']
+        self.assertEqual(latency.device, 'kvm')
+        row = latency.rows['wakeup_latency_us']
+        self.assertEqual((row['metric'], row['mode']), ('wakeup_latency_us', 'vhe'))
+        unmap = jobs['stage2_unmap_perf -o discard -m 256 -s 1 -b'].rows['unmap_us']
+        self.assertEqual((unmap['metric'], unmap['unit']), ('unmap_instructions', 'us'))
 
     def test_the_archive(self):
         jobs = [('one', measure.Job('program $BDF', {'map': {'metric': 'x', 'unit': 's'}}))]
@@ -73,14 +90,26 @@ class Config(InFolder):
     def test_the_users_configuration(self):
         path = self.folder / 'config'
         with self.assertRaisesRegex(KitError, 'config: no such file; CONFIG='):
-            build.read_given(path)
+            build.read_given(X86_64, path)
         path.write_bytes(b'\x7fELF\xff')
         with self.assertRaisesRegex(KitError, 'not the configuration of a kernel for x86_64'):
-            build.read_given(path)
+            build.read_given(X86_64, path)
         path.write_text('# x\nCONFIG_X86_64=y\nCONFIG_VFIO=m\n')
-        given = build.read_given(path)
+        with self.assertRaisesRegex(KitError, 'not the configuration of a kernel for arm64'):
+            build.read_given(ARM64, path)
+        given = build.read_given(X86_64, path)
         wanted = {'VFIO': 'y', 'GUP_TEST': 'y', 'LOCALVERSION': '""'}
         self.assertEqual(build.added(given, wanted), {**wanted, 'VFIO': 'm'})
+
+    def test_architectures(self):
+        wanted = build.wanted_for(X86_64)
+        self.assertEqual((wanted['IOMMUFD'], wanted.get('KVM')), ('y', None))
+        self.assertEqual(build.wanted_for(ARM64), {**wanted, **ARM64_ALSO})
+        path = self.folder / 'config'
+        path.write_text('\nCONFIG_ARM64=y\n')
+        self.assertIn('ARM64', build.read_given(ARM64, path))
+        with self.assertRaisesRegex(KitError, 'ARCH=powerpc: known are x86_64 and arm64'):
+            build.main(arch='powerpc')
 
     def configured(self, final):
         folder = self.folder / 'out'
@@ -92,7 +121,7 @@ class Config(InFolder):
         with (
             mock.patch.object(build, 'step', step),
             mock.patch.object(build, 'make', lambda *_: ([], {})),
-            mock.patch.object(build.config, 'read', lambda _: wanted),
+            mock.patch.object(build, 'wanted_for', lambda _: wanted),
         ):
             build.configure(X86_64, self.folder, folder, '\nCONFIG_A=m\n')
 
@@ -147,7 +176,11 @@ class Script(InFolder):
         return subprocess.Popen(
             ['sh', self.folder / 'measure', *words],
             cwd=self.folder,
-            env={**os.environ, 'MEASURE_SYS': str(self.folder / 'sys')},
+            env={
+                **os.environ,
+                'MEASURE_SYS': str(self.folder / 'sys'),
+                'MEASURE_KVM': str(self.folder / 'kvm'),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -191,6 +224,18 @@ class Script(InFolder):
         self.assertEqual(
             set(known.figures), {('a', (('metric', 'x'),), ''), ('a', (('metric', 'y'),), 'mock')}
         )
+
+    def test_kvm(self):
+        self.write('jobs', '1\tany\ta\tpin_span 1\n2\tkvm\tb\tpin_span mock\n')
+        _, said, errors = self.run_it('--quick')
+        self.assertEqual(errors, '')
+        self.assertIn('/kvm, KVM is not measured\n', said)
+        self.assertEqual({each['topic'] for each in self.entries() if 'value' in each}, {'a'})
+        self.write('kvm', '')
+        _, said, errors = self.run_it('--quick')
+        self.assertNotIn('KVM is not measured', said)
+        figures = [each for each in self.entries() if each.get('topic') == 'b']
+        self.assertEqual([each['device'] for each in figures], [''] * 3)
 
     def test_signals(self):
         self.program(

@@ -27,7 +27,7 @@ A topic's measure.py defines:
     cover(row)             is this row at the top of the page, and in a letter's machine table?
     note(record)           text below the table
     drawn(row)             does the picture have this row? Without drawn(), cover() decides
-    hardware(bench)        for `make hardware`: returns ([programs to run on a machine], [Jobs])
+    hardware(bench, arch)  for `make hardware`: returns ([programs to run on a machine], [Jobs])
 """
 
 import contextlib
@@ -68,7 +68,8 @@ class Job:
 
     command: str  # may use $BDF, $GROUP and $DEVICE
     rows: Mapping[str, Row]  # {NAME: fields that identify its row in the record, and `unit`}
-    device: str = 'any'  # `device`: only with a device on vfio-pci; `mock`: only without one
+    # `device`: only with a device on vfio-pci; `mock`: only without one; `kvm`: only with /dev/kvm
+    device: str = 'any'
 
 
 class Journal:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""make hardware: builds an archive with which you can measure on your own x86_64 machine.
+"""make hardware: builds an archive with which you can measure on your own machine.
 
-Builds Debian packages of the base and the patched kernel with the configuration CONFIG, by default
-that of the running kernel. Packs them, the topics' benchmarks and a script into a tar archive. On
-the machine, unpack it, install both packages, boot each kernel and run `./measure` as root:
-kit/hardware/README.md.
+Builds Debian packages of the base and the patched kernel for ARCH, x86_64 or arm64, with the
+configuration CONFIG, by default that of the running kernel. Packs them, the topics' benchmarks and
+a script into a tar archive. On the machine, unpack it, install both packages, boot each kernel and
+run `./measure` as root: kit/hardware/README.md.
 """
 
 import json
@@ -28,17 +28,25 @@ from kit.process import step
 
 HERE = Path(__file__).parent
 FLAVOUR = 'hardware'
-ARCHIVE = BUILD / 'hardware' / 'hardware-x86_64.tar'
+ARCHS = 'x86_64', 'arm64'
 
 
-def read_given(path: Path) -> str:
+def read_given(machine: Machine, path: Path) -> str:
     """Returns the text of the user's configuration."""
     if not path.is_file():
         raise KitError(f'{path}: no such file; CONFIG= names the configuration of your kernel')
     text = path.read_text(errors='replace')
-    if '\nCONFIG_X86_64=y\n' not in text:
-        raise KitError(f'{path}: not the configuration of a kernel for x86_64')
+    if f'\nCONFIG_{machine.arch.upper()}=y\n' not in text:
+        raise KitError(f'{path}: not the configuration of a kernel for {machine.arch}')
     return text
+
+
+def wanted_for(machine: Machine) -> Symbols:
+    """Returns the symbols that the kernels have in addition to the user's configuration."""
+    files = HERE / 'hardware.config', HERE / f'hardware-{machine.arch}.config'
+    return {
+        name: value for file in files if file.exists() for name, value in config.read(file).items()
+    }
 
 
 def added(given: str, wanted: Symbols) -> Symbols:
@@ -52,7 +60,7 @@ def added(given: str, wanted: Symbols) -> Symbols:
 
 def configure(machine: Machine, src: Path, folder: Path, given: str) -> None:
     """Writes .config. Raises an error if a wanted symbol did not get its value."""
-    wanted, written = added(given, config.read(HERE / 'hardware.config')), folder / '.config'
+    wanted, written = added(given, wanted_for(machine)), folder / '.config'
     folder.mkdir(parents=True, exist_ok=True)
     lines = ''.join(f'CONFIG_{name}={value}\n' for name, value in wanted.items())
     written.write_text(f'{given}\n{lines}')  # kconfig uses the last value of a symbol
@@ -130,13 +138,15 @@ def pack(path: Path, files: dict[str, Path], texts: dict[str, str]) -> None:
     part.rename(path)
 
 
-def main(config: str = '') -> None:
-    given = read_given(Path(config or f'/boot/config-{os.uname().release}').expanduser())
-    machine, bench = model.machine('x86_64'), Bench()
+def main(arch: str = 'x86_64', config: str = '') -> None:
+    if arch not in ARCHS:
+        raise KitError(f'ARCH={arch}: known are {" and ".join(ARCHS)}')
+    machine, bench = model.machine(arch), Bench()
+    given = read_given(machine, Path(config or f'/boot/config-{os.uname().release}').expanduser())
     files, jobs = {'measure': HERE / 'measure.sh'}, []
     for topic in topics.measured():
         if hasattr(topics.benchmark(topic), 'hardware'):
-            programs, of_topic = topics.benchmark(topic).hardware(bench)
+            programs, of_topic = topics.benchmark(topic).hardware(bench, arch)
             files |= {path.name: path for path in programs}
             jobs += [(topic, job) for job in of_topic]
     names = {}
@@ -145,5 +155,6 @@ def main(config: str = '') -> None:
         files[path.name] = path
     about = [f"{name}='{names[name]}'\n" for name in TREES] + [f"series='{code()}'\n"]
     lines, rows = tables(jobs)
-    pack(ARCHIVE, files, {'about': ''.join(about), 'jobs': lines, 'rows': rows})
-    print(f'{shown(ARCHIVE)}: copy it to the machine; kit/hardware/README.md has the next steps')
+    archive = BUILD / 'hardware' / f'hardware-{arch}.tar'
+    pack(archive, files, {'about': ''.join(about), 'jobs': lines, 'rows': rows})
+    print(f'{shown(archive)}: copy it to the machine; kit/hardware/README.md has the next steps')

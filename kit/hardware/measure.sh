@@ -9,7 +9,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 PATH=$here:$PATH repetitions=30 out=machine.json bdf='' tmp='' bound='' child='' failed=''
-sys=${MEASURE_SYS:-/sys}	# tests set another folder
+sys=${MEASURE_SYS:-/sys} kvm=${MEASURE_KVM:-/dev/kvm}	# tests set others
 
 die() {
 	echo "measure: $*" >&2
@@ -44,7 +44,7 @@ bind() {
 	device=$sys/bus/pci/devices/$bdf
 	[ -d "$device" ] || die "no PCI device $bdf"
 	[ -e "$device/iommu_group" ] || die "no IOMMU for $bdf: enable it in the firmware" \
-		'and on the command line (intel_iommu=on)'
+		'and on the command line (Intel: intel_iommu=on)'
 	for member in "$device"/iommu_group/devices/*; do
 		case $(driver_of "$member") in
 		'' | vfio-pci | pcieport) ;;
@@ -75,7 +75,9 @@ fact() {
 facts() {
 	cd "$sys" || return
 	dmi=class/dmi/id cpus=devices/system/cpu
-	sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1 | fact cpu -
+	# arm64 has no model name in /proc/cpuinfo
+	{ cat /proc/cpuinfo; lscpu; } 2> /dev/null | sed -n 's/^[Mm]odel name[^:]*: *//p' |
+		head -n 1 | fact cpu -
 	grep . /dev/null $cpus/vulnerabilities/* | sed 's/.*vulnerabilities.//; s/:/: /; s/$/;/' |
 		fact mitigations -
 	fact product $dmi/sys_vendor $dmi/product_name
@@ -157,6 +159,8 @@ else
 	pin_span mock 2 4k > /dev/null 2>&1 || die 'no mock device in this kernel: a BDF is needed'
 	echo "measure: without a BDF, iommufd's mock device is measured, and type1 is not"
 fi
+[ -e "$kvm" ] || ! grep -q '	kvm	' "$here/jobs" ||
+	echo "measure: without $kvm, KVM is not measured"
 ! grep -q '\[never\]' "$thp/enabled" || echo madvise > "$thp/enabled"
 pages=$(($(cat "$huge") + 513))
 echo $pages > "$huge"
@@ -170,6 +174,7 @@ while [ $((round += 1)) -le $repetitions ]; do
 	while IFS='	' read -r number device topic command <&3; do
 		case $device,$bdf in
 		any,*) run "$number" '' "$topic" "$command" ;;
+		kvm,*) [ ! -e "$kvm" ] || run "$number" '' "$topic" "$command" ;;
 		mock,) run "$number" mock "$topic" "$command" ;;
 		device,?*) run "$number" "$bdf" "$topic" "$command" ;;
 		esac

@@ -8,7 +8,7 @@ instruction). Boots that run at the same time therefore do not affect each other
 
 import re
 
-from kit.bench.measure import commands, digest, row
+from kit.bench.measure import Job, commands, digest, row
 from kit.errors import KitError, fail
 from kit.host import host_cpus
 from kit.model import Limits, Options
@@ -372,6 +372,22 @@ PARTS = {'-'.join(where).replace(' ', '-'): part(where) for where in BOOTS} | {
 
 def measure(bench, **_):
     return measured(bench, *BOOTS)
+
+
+def hardware(bench, arch):
+    """A machine's times are compared with the guests' instructions in the modes `vhe` and `waiter`
+    on the CPU `max`, whichever mode and CPU the machine has. Left out: more than 1 GiB of memory,
+    which the machine may lack; the time to free tables, which the base does not have; programs that
+    print no figures."""
+    if arch != ARCH:
+        return [], []
+    found, cpu = [], 'max'
+    for mode in ('vhe', 'waiter'):
+        for (kind, *_), (metric, _, where, command, _) in zip(BOOTS[mode, cpu], jobs(mode, cpu)):
+            if where['mib'] <= 1024 and kind != 'free':
+                fields = {'metric': metric, **where, 'mode': mode, 'cpu': cpu, 'unit': 'us'}
+                found.append(Job(command, {KINDS[kind][3]: fields}, 'kvm'))
+    return [bench.selftest(ARCH, f'kvm/{PROGRAMS[0]}')], found
 
 
 HEAD = ['what', 'mode', 'CPU']

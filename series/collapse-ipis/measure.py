@@ -151,13 +151,14 @@ def measure(bench, **given):
     return [each for rows, _ in found for each in rows], found[-1][1]
 
 
-def hardware(bench):
+def hardware(bench, arch):
     """A machine's IPIs are compared with those of the largest guest, and its times with those of
-    the smallest, as only that one has times. There, `spin` equals `nohz_full`."""
-    machine, program = {'arch': 'x86_64', 'mmu': ''}, bench.selftest('x86_64', f'mm/{PROGRAM}')
+    the smallest, as only that one has times. There, `spin` equals `nohz_full`. The record has no
+    times of arm64."""
+    machine, program = {'arch': arch, 'mmu': ''}, bench.selftest(arch, f'mm/{PROGRAM}')
     names = ['ipis_munmap']
     for each in ('idle', 'nohz_full', 'spin', 'walk', 'other_process'):
-        if each != 'spin':
+        if each != 'spin' and arch == 'x86_64':
             names.append(f'collapse_time_{each}')
         names += [f'ipis_{kind}_{order}_{each}' for order in ORDERS for kind in ('sync', 'tlb')]
     cpus = {name: CPUS[0] if name.startswith('collapse_time') else CPUS[-1] for name in names}

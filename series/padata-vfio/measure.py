@@ -113,8 +113,8 @@ def seconds(bench, runs=5, rounds=3):
     return measured
 
 
-def pin_span(bench):
-    return bench.program('x86_64', 'pin_span', [Path(__file__).parent / 'span/pin_span.c'])
+def pin_span(bench, arch='x86_64'):
+    return bench.program(arch, 'pin_span', [Path(__file__).parent / 'span/pin_span.c'])
 
 
 def details(path, backing):
@@ -175,9 +175,9 @@ def present(bench, **_):
     return found, 'tcg'
 
 
-def hardware(bench):
+def hardware(bench, arch):
     """Physically contiguous memory and pages of 1G are left out: a machine that has run for a while
-    may have none."""
+    may have none. The figures of any architecture are compared with those of the x86_64 guest."""
     jobs = []
     for backing in BACKINGS:
         name = f'map_warm_{backing}'
@@ -195,7 +195,7 @@ def hardware(bench):
         }
         command = f'pin_span {place} {MIB} {backing} {how}'.rstrip()
         jobs.append(Job(command, rows, 'mock' if place == 'mock' else 'device'))
-    return [bench.selftest('x86_64', QUICK[2]), pin_span(bench)], jobs
+    return [bench.selftest(arch, QUICK[2]), pin_span(bench, arch)], jobs
 
 
 # values of PART=

@@ -4,7 +4,7 @@ a device to a guest. Debian's DPDK sends packets with testpmd. The crates of rus
 cloud-hypervisor does. Debian's fio and socat use an NVMe and two igb through the kernel's own
 drivers. On arm64, Debian's QEMU runs a guest with KVM beside cyclictest, and khugepaged collapses
 memory of stress-ng. Exit statuses, answers and data must be right. clients/clients.json records the
-figures of RUNS boots of each kernel.
+instructions of one boot of each kernel (key `counted`), or the figures of RUNS boots.
 
 clients/clients.toml has the programs and the cases. TEST selects cases. Cases whose program cannot
 be built on this host are skipped. Ends with `N passed, N failed, N skipped`. Exit status: as for
@@ -34,8 +34,7 @@ from kit.test.test import worse
 from kit.test.verdict import Counts, closing
 from kit.vm import guest
 
-IOPS = 'IOPS'
-FIGURE = re.compile(rf'# ([a-z][a-z0-9-]*) (\d+\.\d+)(?: ({IOPS}|us|IPIs))?$')
+FIGURE = re.compile(r'# ([a-z][a-z0-9-]*) (\d+\.\d+)(?: (us|IPIs))?$')
 INSTRUCTIONS = 'billion instructions'  # with icount, one second of the guest
 # {(case, metric, unit): figure} of a boot. The unit is empty for seconds of the guest.
 Figures = dict[tuple[str, str, str], float]
@@ -104,8 +103,7 @@ def rows_of(
     for key in keys:
         base, patched = ([[figures[key]] for figures in boots] for boots in (before, after))
         case, metric, own = key
-        better = 'higher' if own == IOPS else 'lower'
-        row = measure.row(metric, base, patched, own or unit, better)
+        row = measure.row(metric, base, patched, own or unit)
         found.append({**more, 'case': case, **row})
     return found
 
@@ -128,7 +126,7 @@ def run(
     pattern: str = '', iommu: str = '', runs: int = 1, counted: bool = False
 ) -> tuple[Counts, int, list[Row]]:
     """Runs the cases on both kernels in turn; returns (Counter, exit status, rows). If `counted`
-    is set, each kernel boots once more with icount, for clients that have this key."""
+    is set, clients that have this key run with icount, in one boot of each kernel."""
     machines = [client.machine for client in settings().clients.values()]
     iommus = list(dict.fromkeys(name for machine in machines for name in machine.iommus))
     if iommu and iommu not in iommus:
@@ -146,18 +144,16 @@ def run(
             counts['skipped'] += len(cases)
             continue
         behind = iommu or client.machine.iommu
-        ways = [(False, 's', runs)]
-        if counted and client.counted:
-            ways.append((True, INSTRUCTIONS, 1))
-        for icount, unit, boots in ways:
-            figures: dict[Tree, list[Figures]] = {OURS.base: [], OURS.patched: []}
-            for number, (tree, found) in product(range(boots), figures.items()):
-                say(f'clients: {name}, {behind}, {tree}: {unit}, boot {number + 1} of {boots}')
-                some, status, each, version = boot(name, tree, cases, behind, icount)
-                counts, worst = counts + some, worse(worst, status)
-                found.append(each)
-            of = {'client': name, 'version': version, 'iommu': behind}
-            rows += rows_of(figures[OURS.base], figures[OURS.patched], unit, **of)
+        icount = counted and client.counted
+        unit, boots = (INSTRUCTIONS, 1) if icount else ('s', runs)
+        figures: dict[Tree, list[Figures]] = {OURS.base: [], OURS.patched: []}
+        for number, (tree, found) in product(range(boots), figures.items()):
+            say(f'clients: {name}, {behind}, {tree}: {unit}, boot {number + 1} of {boots}')
+            some, status, each, version = boot(name, tree, cases, behind, icount)
+            counts, worst = counts + some, worse(worst, status)
+            found.append(each)
+        of = {'client': name, 'version': version, 'iommu': behind}
+        rows += rows_of(figures[OURS.base], figures[OURS.patched], unit, **of)
     return counts, worst or (guest.FAILED if counts['failed'] else guest.OK), rows
 
 

@@ -119,7 +119,10 @@ sed -n 's/^T:.* C: *\([0-9]*\) .* Max: *\([0-9]*\)$/\1 \2/p' /tmp/latency > /tmp
 awk -v cpus="$(nproc)" '
 	$1 > 0 { found++ }
 	$2 > worst { worst = $2 }
-	END { if (cpus == 1) printf "latency %.1f us\n", worst; exit found != cpus }' /tmp/worst || {
+	END {
+		if (cpus == 1) printf "latency %.1f us\n", worst
+		exit found != cpus
+	}' /tmp/worst || {
 	cat /tmp/latency
 	fail "cyclictest has not run on each CPU"
 }

@@ -25,7 +25,8 @@ from tests.support import ARM64, X86_64
 
 FACTS = dict.fromkeys(machine.FACTS, 'some') | {'cpu': 'A CPU', 'nodes': 2, 'cpus': 64}
 FACTS['memory_kib'] = 128 << 20
-ARM64_ALSO = {'VIRTUALIZATION': 'y', 'KVM': 'y'}
+# VFIO_NOIOMMU selects GENERIC_PT, without which arm64 has no mock device
+ARM64_ALSO = dict.fromkeys(('VFIO_NOIOMMU', 'VIRTUALIZATION', 'KVM'), 'y')
 ARM64_ALSO |= dict.fromkeys(('FUNCTION_TRACER', 'FUNCTION_GRAPH_TRACER', 'DYNAMIC_FTRACE'), 'y')
 
 

@@ -160,7 +160,7 @@ class Letters(unittest.TestCase):
                 self.assertEqual([], letter.faults('x'))
                 path.write_text(table.replace('4    2,091,000', '0.000  2.09'))
                 self.assertEqual([], letter.faults('x'))
-                for wrong in '2,092,000', '2.09':  # another figure, another scale than the base's
+                for wrong in '2,092,000', '2.09':  # a wrong figure; not the base's scale
                     path.write_text(table.replace('2,091,000', wrong))
                     self.assertEqual(
                         [f'no recorded row has these figures: a    4    {wrong}'],

@@ -31,8 +31,8 @@ def is_of(cells: tuple[str, ...], row: Row) -> bool:
 
 
 def faults(part: str) -> list[str]:
-    """Returns the rows of the letter's table that are in no row of the posting's record. A posting
-    without a record of its own has the topic's."""
+    """Returns a fault for each row of the letter's table whose figures no recorded row has. If the
+    posting has no record, the topic's record is used."""
     data = measure.load(part) or measure.load(topics.topic_of(part))
     path = cover.path_of(part)
     if not data or not path.is_file():

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * For "vfio/type1: Do not let a fatal signal prevent uncharging locked_vm". Process A maps memory,
- * and process B unmaps it. B is killed while it waits for A's mmap_lock, which a third task holds
- * through gup_test. Afterwards, A's VmLck must be the same as before the map.
+ * and process B unmaps it. B is killed while it waits for A's mmap_lock, which another task of A
+ * holds through gup_test. Afterwards, A's VmLck must be the same as before the map. The process
+ * that watches both has an mm of its own, because a page fault in A may wait for mmap_lock, too.
  *
  *   vfio_uncharge BDF
  */
@@ -16,6 +17,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,11 +57,11 @@ static void look(pid_t pid, const char *name, const char *word, char *text, size
 	snprintf(text, size, "%s", found ? found + strlen(word) : "");
 }
 
-static long kilobytes(const char *word)
+static long kilobytes(pid_t pid, const char *word)
 {
 	char text[64];
 
-	look(getpid(), "status", word, text, sizeof(text));
+	look(pid, "status", word, text, sizeof(text));
 	return atol(text);
 }
 
@@ -75,7 +77,36 @@ static int waits(pid_t pid)
 
 static int hold(void *unused __attribute__((unused)))
 {
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	return ioctl(gup, GUP_BASIC_TEST, &walk) < 0;
+}
+
+/* Process A: says that it has mapped memory. When told, starts the walk and says its PID. */
+static void own(int told, int says)
+{
+	struct vfio_iommu_type1_dma_map map = {
+		.argsz = sizeof(map), .size = SIZE, .flags = VFIO_DMA_MAP_FLAG_READ,
+	};
+	static char stack[65536] __attribute__((aligned(16)));
+	pid_t holder = 0;
+	char byte;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	map.vaddr = (__u64)mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	walk.addr = (__u64)mmap(NULL, RANGE, PROT_READ,
+				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	need((void *)map.vaddr != MAP_FAILED && (void *)walk.addr != MAP_FAILED, "no memory");
+	memset(stack, 1, sizeof(stack));
+	need(read(told, &byte, 1) == 1, "no pipe");
+	need(!ioctl(container, VFIO_IOMMU_MAP_DMA, &map), "cannot map");
+	need(write(says, &holder, sizeof(holder)) == sizeof(holder), "no pipe");
+
+	need(read(told, &byte, 1) == 1, "no pipe");
+	holder = clone(hold, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+	need(write(says, &holder, sizeof(holder)) == sizeof(holder), "no pipe");
+	waitpid(holder, NULL, 0);
+	pause();
 }
 
 static void open_container(const char *bdf)
@@ -92,67 +123,77 @@ static void open_container(const char *bdf)
 	     !ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU), "no VFIO container of type 1");
 }
 
+static pid_t tell(int tells, int heard)
+{
+	pid_t holder;
+
+	need(write(tells, "", 1) == 1 && read(heard, &holder, sizeof(holder)) == sizeof(holder),
+	     "no answer");
+	return holder;
+}
+
 int main(int argc, char **argv)
 {
-	struct vfio_iommu_type1_dma_map map = {
-		.argsz = sizeof(map), .size = SIZE, .flags = VFIO_DMA_MAP_FLAG_READ,
-	};
-	static char stack[65536] __attribute__((aligned(16)));
+	int tell_a[2], hear_a[2], go[2], status;
 	long before, mapped, tables, after;
-	pid_t holder, unmapper;
-	int go[2], status;
+	pid_t owner, holder, unmapper;
 
 	setvbuf(stdout, NULL, _IONBF, 0);
 	need(argc == 2, "usage: vfio_uncharge BDF");
 	open_container(argv[1]);
 	gup = open("/sys/kernel/debug/gup_test", O_RDWR);
 	need(gup >= 0, "no CONFIG_GUP_TEST");
-	map.vaddr = (__u64)mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	walk.addr = (__u64)mmap(NULL, RANGE, PROT_READ,
-				MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	need((void *)map.vaddr != MAP_FAILED && (void *)walk.addr != MAP_FAILED && !pipe(go),
-	     "no memory");
-	memset(stack, 1, sizeof(stack));
+	need(!pipe(tell_a) && !pipe(hear_a) && !pipe(go), "no pipe");
 
-	before = kilobytes("VmLck:");
-	need(!ioctl(container, VFIO_IOMMU_MAP_DMA, &map), "cannot map");
-	mapped = kilobytes("VmLck:");
-	need(mapped - before == SIZE >> 10, "the mapping was not charged");
-
+	owner = fork();
+	if (!owner) {
+		own(tell_a[0], hear_a[1]);
+		_exit(0);
+	}
 	unmapper = fork();
 	if (!unmapper) {
 		char byte;
 
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(hear_a[1]);
 		_exit(read(go[0], &byte, 1) != 1 || ioctl(container, VFIO_IOMMU_UNMAP_DMA, &unmap));
 	}
-	tables = kilobytes("VmPTE:");
-	holder = clone(hold, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
-	need(unmapper > 0 && holder > 0, "no process");
+	close(hear_a[1]);
+	need(owner > 0 && unmapper > 0, "no process");
 
-	/* The page tables grow once the walk has begun. It holds mmap_lock until it is killed. */
-	while (kilobytes("VmPTE:") == tables)
-		need(!waitpid(holder, NULL, WNOHANG), "the walk is over");
+	before = kilobytes(owner, "VmLck:");
+	tell(tell_a[1], hear_a[0]);
+	mapped = kilobytes(owner, "VmLck:");
+	need(mapped - before == SIZE >> 10, "the mapping was not charged");
+
+	/* The walk holds mmap_lock until it is killed. It fills a page table for each 2 MiB. */
+	tables = kilobytes(owner, "VmPTE:");
+	holder = tell(tell_a[1], hear_a[0]);
+	need(holder > 0, "no process");
+	while (kilobytes(owner, "VmPTE:") < tables + 64)
+		need(!kill(holder, 0), "the walk is over");
 	need(write(go[1], "", 1) == 1, "no pipe");
-	while (!waits(unmapper))
-		need(!waitpid(holder, NULL, WNOHANG), "the unmap did not wait for mmap_lock");
+	while (!waits(unmapper)) {
+		need(!waitpid(unmapper, NULL, WNOHANG), "the unmap did not wait for mmap_lock");
+		need(!kill(holder, 0), "the walk was over before the unmap");
+	}
 	kill(unmapper, SIGKILL);
 	if (!waits(unmapper)) {
 		waitpid(unmapper, &status, 0);
-		need(!waitpid(holder, NULL, WNOHANG), "the walk was over too early");
+		need(!kill(holder, 0), "the walk was over too early");
 		unmapper = 0;
 	}
 	printf("the unmap %s\n", unmapper ? "still waits, although it was killed" :
 					   "was killed while it waited");
 	kill(holder, SIGKILL);
-	waitpid(holder, NULL, 0);
 	if (unmapper)
 		waitpid(unmapper, &status, 0);
 	need(WIFSIGNALED(status), "the unmapping process was not killed");
 
 	need(!ioctl(container, VFIO_IOMMU_UNMAP_DMA, &unmap) && !unmap.size,
 	     "the range was not unmapped");
-	after = kilobytes("VmLck:");
+	after = kilobytes(owner, "VmLck:");
+	kill(owner, SIGKILL);
 	printf("VmLck: %ld kB before, %ld kB mapped, %ld kB unmapped\n", before, mapped, after);
 	if (after != before)
 		printf("locked_vm leaked\n");

@@ -1,21 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# kvm.sh EVENT MEMORY MIB: QEMU runs Debian's kernel in a guest, with KVM. virtio-mem adds that
-# memory to the guest, which fills it. Then QEMU is killed (kill), or resets the guest, which
-# discards the added memory (reset). Meanwhile, cyclictest runs on each CPU. At the end, all memory
-# must be free. With -icount, prints the seconds until the guest's init runs, those of the event,
-# and the worst latency that cyclictest has measured.
+# kvm.sh EVENT MEMORY MIB [tcp]: QEMU runs Debian's kernel in a guest, with KVM. virtio-mem adds
+# that memory to the guest, which fills it. Then QEMU is killed (kill), or resets the guest, which
+# discards the added memory (reset). Meanwhile, cyclictest runs on each CPU, or sockperf (tcp) sends
+# messages through TCP from one igb to the other. At the end, all memory must be free. With -icount,
+# prints the seconds until the guest's init runs, those of the event, and the worst latency or round
+# trip that was measured.
 # kvm.sh version: prints QEMU's version
 set -eu
 # shellcheck disable=SC1091
 . /job/lib.sh
-qemu=/usr/bin/qemu-system-aarch64 inner=/tmp/inner
+qemu=/usr/bin/qemu-system-aarch64 sockperf=/usr/bin/sockperf inner=/tmp/inner other=
 
 case $1 in
 version)
 	$qemu --version | sed -n 's/.*version \([^ ]*\).*/version \1/p'
 	exit ;;
-kill|reset) event=$1 mib=$3 ;;
+kill|reset) event=$1 mib=$3 meanwhile=${4:-cyclictest} ;;
 *) fail "no event $1" ;;
 esac
 case $2 in
@@ -35,8 +36,77 @@ measured() {	# prints a figure if the guest has one CPU, which means -icount: ot
 }
 
 started() {	# has cyclictest started its threads, one for each CPU?
-	set -- /proc/"$cyclictest"/task/*
+	set -- /proc/"$beside"/task/*
 	[ $# -gt "$(nproc)" ]
+}
+
+cyclictest_runs() {
+	# without -icount, a shorter interval would leave no time for QEMU
+	/usr/bin/cyclictest --quiet --mlockall --smp --priority=95 \
+		--interval=$(($(nproc) > 1 ? 10000 : 200)) > /tmp/latency &
+	beside=$!
+	await started
+}
+
+cyclictest_ends() {	# prints the worst latency
+	kill "$beside"
+	wait "$beside" || fail "cyclictest's exit status is $?"
+	sed -n 's/^T:.* C: *\([0-9]*\) .* Max: *\([0-9]*\)$/\1 \2/p' /tmp/latency > /tmp/worst
+	awk -v cpus="$(nproc)" '
+		$1 > 0 { found++ }
+		$2 > worst { worst = $2 }
+		END {
+			if (cpus == 1) printf "latency %.1f us\n", worst
+			exit found != cpus
+		}' /tmp/worst || {
+		cat /tmp/latency
+		fail "cyclictest has not run on each CPU"
+	}
+}
+
+two_igb() {	# is the second igb back from the namespace of the case before?
+	set -- /sys/bus/pci/drivers/igb/*/net/*
+	[ $# = 2 ]
+}
+
+connected() {	# is there an established connection in the namespace of the second igb?
+	there grep -q ' 01 ' /proc/net/tcp
+}
+
+tcp_runs() {
+	await two_igb
+	set -- /sys/bus/pci/drivers/igb/*/net/*
+	apart "${1##*/}" "${2##*/}"
+	nsenter -t "$other" -n /usr/bin/chrt -f 95 $sockperf server --tcp -p 4000 > /tmp/server &
+	server=$!
+	await listens "$other"
+	# it uses memory for each second
+	/usr/bin/chrt -f 95 $sockperf ping-pong --tcp --full-rtt --time=5 -i 192.0.2.2 -p 4000 \
+		> /tmp/client &
+	beside=$!
+	await connected
+	sleep 1	# sockperf omits the first 400 ms
+}
+
+tcp_ends() {	# prints the worst round trip
+	sleep 1	# it omits the last 50 ms, too
+	kill -INT "$beside"
+	wait "$beside" || fail "sockperf's exit status is $?"
+	kill "$server" "$other"
+	sed -n 's/.*\[Valid Duration\].*ReceivedMessages=\([0-9]*\).*/received \1/p
+		s/.*<MAX> observation = *\([0-9.]*\).*/max \1/p' /tmp/client > /tmp/worst
+	awk -v cpus="$(nproc)" '
+		{ found[$1] = $2 }
+		END {
+			if (cpus == 1) printf "tcp %.1f us\n", found["max"]
+			exit !(found["received"] > 10 && found["max"] > 0)
+		}' /tmp/worst || silent
+	grep -q interrupted /tmp/client || silent
+}
+
+silent() {
+	cat /tmp/client
+	fail "sockperf has not measured until the end"
 }
 
 free() {	# are all but 1 MiB of the memory and all tables of stage 2 free again?
@@ -92,12 +162,8 @@ never) [ "$tables" -ge $((mib * 2)) ] ;;
 always) [ "$tables" -lt "$mib" ] ;;
 esac || fail "stage 2 has $tables KiB of tables"
 
-# without -icount, a shorter interval would leave no time for QEMU
-/usr/bin/cyclictest --quiet --mlockall --smp --priority=95 \
-	--interval=$(($(nproc) > 1 ? 10000 : 200)) > /tmp/latency &
-cyclictest=$!
-trap 'kill -9 $process $cyclictest 2> /dev/null || true; wait' EXIT
-await started
+trap 'kill -9 $process ${server:-} ${other:-} ${beside:-} 2> /dev/null || true; wait' EXIT
+"${meanwhile}_runs"
 start=$(now)
 case $event in
 kill)
@@ -113,19 +179,7 @@ reset)
 	left=$(kib AnonPages)
 	[ $((used - left)) -ge $((mib * 768)) ] || fail "$left of $used KiB are still in use" ;;
 esac
-kill $cyclictest
-wait $cyclictest || fail "cyclictest's exit status is $?"
-sed -n 's/^T:.* C: *\([0-9]*\) .* Max: *\([0-9]*\)$/\1 \2/p' /tmp/latency > /tmp/worst
-awk -v cpus="$(nproc)" '
-	$1 > 0 { found++ }
-	$2 > worst { worst = $2 }
-	END {
-		if (cpus == 1) printf "latency %.1f us\n", worst
-		exit found != cpus
-	}' /tmp/worst || {
-	cat /tmp/latency
-	fail "cyclictest has not run on each CPU"
-}
+"${meanwhile}_ends"
 
 if [ "$event" = reset ]; then
 	kill -9 $process

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Functions that the scripts of all clients share. $process is a PID to kill at the end.
+# Functions that the scripts of all clients share. $process and $other are PIDs to kill at the end.
 # shellcheck disable=SC3045,SC2154 # busybox has `read -t`
 
 fail() {
@@ -9,7 +9,8 @@ fail() {
 }
 
 # the next case needs the device
-trap 'kill -9 "${process:-}" 2> /dev/null || true; wait' EXIT
+# shellcheck disable=SC2086 # PIDs
+trap 'kill -9 ${process:-} ${other:-} 2> /dev/null || true; wait' EXIT
 
 now() {	# nanoseconds, which busybox's date does not print
 	sed -n '/^now at/ { s/[^0-9]//g; p; q; }' /proc/timer_list
@@ -42,6 +43,29 @@ domain() {	# gives device $1 a new domain, strict or lazy ($3), and binds it to 
 	echo "$1" > "/sys/bus/pci/drivers/$2/bind"
 	# if the kernel cannot make a lazy domain, it makes a strict one
 	[ "$(cat "$device/iommu_group/type")" = $type ] || fail "the domain is not $3"
+}
+
+# Gives addresses to interfaces $1 and $2, and moves $2 into a network namespace, that of $other
+apart() {
+	rm -f /tmp/up
+	unshare -n sh -c 'echo up; exec sleep 100000' > /tmp/up &
+	other=$!
+	await [ -s /tmp/up ]
+	ip link set "$2" netns $other
+	ip addr flush dev "$1"
+	ip addr add 192.0.2.1/24 dev "$1"
+	ip link set "$1" up
+	there ip addr add 192.0.2.2/24 dev "$2"
+	there ip link set "$2" up
+	await ping -q -c 1 -W 1 192.0.2.2
+}
+
+there() {	# runs the command $@ in the namespace of the second interface
+	nsenter -t "$other" -n "$@"
+}
+
+listens() {	# does a program listen in the network namespace of process $1?
+	grep -q ' 0A ' "/proc/$1/net/tcp"
 }
 
 answer() {	# reads lines until one contains $1; it is then in $line

@@ -8,20 +8,12 @@
 set -eu
 # shellcheck disable=SC1091
 . /job/lib.sh
-socat=/usr/bin/socat mib=32
+socat=/usr/bin/socat mib=32 other=
 
 if [ "$1" = version ]; then
 	$socat -V | sed -n 's/^socat version \([^ ]*\).*/version \1/p'
 	exit
 fi
-
-there() {	# runs the command $@ in the namespace of the second device
-	nsenter -t "$process" -n "$@"
-}
-
-listens() {	# does a program listen in the network namespace of process $1?
-	grep -q ' 0A ' "/proc/$1/net/tcp"
-}
 
 carried() {	# has interface $2, in the namespace of process $1, received and sent a file?
 	sed -n "s/^ *$2: *//p" "/proc/$1/net/dev" | awk -v bytes=$((mib << 20)) '
@@ -36,18 +28,11 @@ done
 [ "$bdf" != "$BDF" ] || fail "no second igb"
 near=$(ls "/sys/bus/pci/devices/$BDF/net") far=$(ls "/sys/bus/pci/devices/$bdf/net")
 
-rm -f /tmp/up /tmp/*.got
-unshare -n sh -c 'echo up; exec sleep 1000' > /tmp/up &
-process=$! pids=
+rm -f /tmp/*.got
+pids=
 # shellcheck disable=SC2086 # several PIDs
-trap 'kill -9 $process $pids 2> /dev/null || true; wait' EXIT
-await [ -s /tmp/up ]
-ip link set "$far" netns $process
-ip addr add 192.0.2.1/24 dev "$near"
-ip link set "$near" up
-there ip addr add 192.0.2.2/24 dev "$far"
-there ip link set "$far" up
-await ping -q -c 1 -W 1 192.0.2.2
+trap 'kill -9 $other $pids 2> /dev/null || true; wait' EXIT
+apart "$near" "$far"
 
 for file in /tmp/near /tmp/far; do
 	dd if=/dev/urandom of=$file bs=1M count=$mib 2> /dev/null
@@ -57,7 +42,7 @@ pids="$pids $!"
 there timeout 200 $socat -u TCP4-LISTEN:4000 OPEN:/tmp/near.got,creat &
 pids="$pids $!"
 await listens $$
-await listens $process
+await listens "$other"
 start=$(now)
 timeout 200 $socat -u OPEN:/tmp/near,rdonly TCP4:192.0.2.2:4000 &
 pids="$pids $!"
@@ -71,4 +56,4 @@ figure transfer "$start"
 cmp /tmp/near /tmp/near.got
 cmp /tmp/far /tmp/far.got
 carried $$ "$near"
-carried $process "$far"
+carried "$other" "$far"

@@ -2,9 +2,9 @@
 """make clients: runs unmodified programs on the base and on the patched kernel. Debian's QEMU gives
 a device to a guest. Debian's DPDK sends packets with testpmd. The crates of rust-vmm map memory as
 cloud-hypervisor does. Debian's fio and socat use an NVMe and two igb through the kernel's own
-drivers. On arm64, Debian's QEMU runs a guest with KVM beside cyclictest, and khugepaged collapses
-memory of stress-ng. Exit statuses, answers and data must be right. clients/clients.json records the
-instructions of one boot of each kernel (key `counted`), or the figures of RUNS boots.
+drivers. On arm64, Debian's QEMU runs a guest with KVM beside cyclictest or sockperf, and khugepaged
+collapses memory of stress-ng. Exit statuses, answers and data must be right. clients/clients.json
+records the instructions of one boot of each kernel (key `counted`), or the figures of RUNS boots.
 
 clients/clients.toml has the programs and the cases. TEST selects cases. Cases whose program cannot
 be built on this host are skipped. Ends with `N passed, N failed, N skipped`. Exit status: as for

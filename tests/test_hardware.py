@@ -226,6 +226,15 @@ class Script(InFolder):
             set(known.figures), {('a', (('metric', 'x'),), ''), ('a', (('metric', 'y'),), 'mock')}
         )
 
+    def test_a_kernel_without_numa_has_one_node(self):
+        for nodes in 1, 2:
+            self.assertEqual(self.run_it('--quick')[0], 0)
+            facts = [each['facts'] for each in self.entries() if 'facts' in each]
+            self.assertEqual(facts[-1]['nodes'], nodes)
+            for number in range(2):
+                node = self.folder / f'sys/devices/system/node/node{number}'
+                node.mkdir(parents=True, exist_ok=True)
+
     def test_kvm(self):
         self.write('jobs', '1\tany\ta\tpin_span 1\n2\tkvm\tb\tpin_span mock\n')
         _, said, errors = self.run_it('--quick')

@@ -87,7 +87,9 @@ facts() {
 	fact governor $cpus/cpu0/cpufreq/scaling_governor
 	fact version /proc/version
 	printf '"cpus": %d, ' "$(grep -c '^processor' /proc/cpuinfo)"
-	printf '"nodes": %d, ' "$(find devices/system/node/node[0-9]* -prune 2> /dev/null | wc -l)"
+	# a kernel without NUMA has one node, and no folder for it
+	find devices/system/node/node[0-9]* -prune 2> /dev/null |
+		awk 'END { printf "\"nodes\": %d, ", NR ? NR : 1 }'
 	printf '"memory_kib": %d' "$(awk '/^MemTotal:/ { print $2 }' /proc/meminfo)"
 }
 

@@ -428,6 +428,16 @@ class Figures(InFolder):
         self.assertEqual((here['base'], here['patched'], here['ratio']), (3, 2, 1.5))
         self.assertEqual((here['min'], here['max'], here['runs']), (1, 2, 2))
 
+    def test_one_repetition(self):
+        seen = set()
+        for entry in tuple(self.entries):
+            place = json.dumps([entry.get(name) for name in ('kernel', 'device', 'row')])
+            if 'value' in entry and place in seen:
+                self.entries.remove(entry)
+            seen.add(place)
+        said = ' '.join(self.shown().split())
+        self.assertIn('128 GiB; one repetition. The patched kernel', said)
+
     def test_a_device_goes_before_the_mock_device(self):
         for kernel in TREES:
             self.add(kernel, '0000:02:00.0', 'unmap', 'ns', 7)

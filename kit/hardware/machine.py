@@ -118,12 +118,13 @@ def origin(data: Record, machine: Machine, found: list[Pair]) -> str:
     devices = {device for *_, device in found}
     times = sorted({row['runs'] for _, row, _ in found})
     count = str(times[0]) if len(times) == 1 else f'{times[0]} to {times[-1]}'
+    taken = 'one repetition' if times == [1] else f'medians of {count} repetitions'
     now = {name: provenance.code_of(name) for name in (*topics.after(topic), topic)}
     changed = [name for name, code in now.items() if machine.series.get(name) != code]
     return ''.join(
         (
             f'{facts["cpu"]}, {facts["cpus"]} CPUs, {facts["nodes"]} NUMA node(s), ',
-            f'{facts["memory_kib"] / (1 << 20):.0f} GiB; medians of {count} repetitions. ',
+            f'{facts["memory_kib"] / (1 << 20):.0f} GiB; {taken}. ',
             'The patched kernel has all series.',
             ' iommufd: its mock device, without an IOMMU.' if 'mock' in devices else '',
             f' Stale: it ran other code of {", ".join(changed)}.' if changed else '',

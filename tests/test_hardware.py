@@ -304,7 +304,9 @@ class Script(InFolder):
     def test_devices(self):
         self.fails('no PCI device 0000:01:00.0', self.DEVICE)
         for name in self.DEVICE, self.OTHER:
-            (self.folder / self.pci / name).mkdir(parents=True)
+            self.write(self.pci / name / 'class', '0x020000\n')
+        self.write(self.pci / self.OTHER / 'class', '0x060100\n')
+        self.fails(f'{self.OTHER} is a bridge, .*: choose another device', self.OTHER)
         self.fails('no IOMMU for 0000:01:00.0: enable it', self.DEVICE)
         group = self.folder / 'sys/kernel/iommu_groups/5/devices'
         group.mkdir(parents=True)

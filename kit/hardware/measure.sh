@@ -43,6 +43,10 @@ driver_of() {
 bind() {
 	device=$sys/bus/pci/devices/$bdf
 	[ -d "$device" ] || die "no PCI device $bdf"
+	# a bridge of the chipset often has no driver, and vfio-pci would accept it
+	case $(cat "$device/class") in
+	0x06*) die "$bdf is a bridge, without which the machine may stop: choose another device" ;;
+	esac
 	[ -e "$device/iommu_group" ] || die "no IOMMU for $bdf: enable it in the firmware" \
 		'and on the command line (Intel: intel_iommu=on)'
 	for member in "$device"/iommu_group/devices/*; do

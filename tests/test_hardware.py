@@ -502,6 +502,14 @@ class Figures(InFolder):
             ],
         )
 
+    def test_a_row_that_is_named_after_its_unit(self):
+        row = self.RECORD['rows'][0]
+        topics.benchmark('one').describe = lambda row: [row['unit'], 'x86_64']
+        self.assertEqual(machine.described(self.RECORD, row, 'ns'), ['time', 'x86_64'])
+        self.assertEqual(
+            machine.described(self.RECORD, row, 'instructions'), ['instructions', 'x86_64']
+        )
+
     def test_letters_without_a_table(self):
         with self.assertRaisesRegex(KitError, 'MACHINE=x: one has no cover letter'):
             machine.in_letter('one', None, 'x')

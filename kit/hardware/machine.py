@@ -103,9 +103,11 @@ def pairs(data: Record, machine: Machine) -> list[Pair]:
 
 def described(data: Record, row: Row, unit: str) -> list[str]:
     """Returns the cells that identify the row. One of them may contain the row's unit, which is
-    replaced by `unit`."""
+    replaced by `unit`. If a cell is the unit alone, `ns` would not say what was measured."""
     cells: list[str] = topics.benchmark(data['topic']).describe(row)
-    return [cell.replace(row['unit'], unit) if unit != 's' else cell for cell in cells]
+    if unit in ('s', row['unit']):
+        return cells
+    return ['time' if cell == row['unit'] else cell.replace(row['unit'], unit) for cell in cells]
 
 
 def figures(row: Row) -> list[str]:

@@ -510,6 +510,22 @@ class Figures(InFolder):
             machine.described(self.RECORD, row, 'instructions'), ['instructions', 'x86_64']
         )
 
+    def test_only_some_letters_of_a_topic_get_a_table(self):
+        parts = ['one/01-first', 'one/02-second']
+        path = self.write()
+        with (
+            mock.patch.object(topics, 'is_single', lambda _: False),
+            mock.patch.object(topics, 'parts_of', lambda _: parts),
+            mock.patch.object(mail, 'whole', lambda *given: given),
+            mock.patch.object(machine, 'rows_of_letter', lambda part, _: (None, have[part])),
+            contextlib.redirect_stderr(io.StringIO()) as said,
+        ):
+            have = {parts[0]: ['a row'], parts[1]: []}
+            self.assertEqual(mail.postings('one', '', path), [(parts[0], path), (parts[1], '')])
+            self.assertIn(f'no row of the table in the letter of {parts[1]}', said.getvalue())
+            have[parts[0]] = []  # each letter then says that it has no row
+            self.assertEqual(mail.postings('one', '', path), [(part, path) for part in parts])
+
     def test_letters_without_a_table(self):
         with self.assertRaisesRegex(KitError, 'MACHINE=x: one has no cover letter'):
             machine.in_letter('one', None, 'x')

@@ -10,6 +10,7 @@ and unit), `value`.
 
 import json
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -155,13 +156,27 @@ def text(data: Record, machine: Machine) -> str:
     return '\n'.join([table.aligned(head, lines), '', table.filled(note), *facts])
 
 
+def rows_of_letter(part: str, machine: Machine) -> tuple[Record, list[Pair]]:
+    """Returns (record, those rows of the letter's table that the machine has)."""
+    data = measure.load(part) or measure.load(topics.topic_of(part))
+    if not data:
+        raise KitError(f'MACHINE={machine.path}: {part} has no bench.json')
+    cover = topics.benchmark(part).cover
+    return data, [pair for pair in pairs(data, machine) if cover(pair[0])]
+
+
+def in_letters(parts: Sequence[str], path: str) -> Sequence[str]:
+    """Returns the postings of a topic whose letters get a table of the machine: all that have rows
+    for it, or all postings if none has."""
+    machine = load(Path(path))
+    return [part for part in parts if rows_of_letter(part, machine)[1]] or parts
+
+
 def paragraph(part: str, path: str) -> str:
     """Returns the paragraph and the table for a posting's cover letter. `path` is the file of the
     machine."""
-    data, machine = measure.load(part) or measure.load(topics.topic_of(part)), load(Path(path))
-    if not data:
-        raise KitError(f'MACHINE={path}: {part} has no bench.json')
-    found = [pair for pair in pairs(data, machine) if topics.benchmark(part).cover(pair[0])]
+    machine = load(Path(path))
+    data, found = rows_of_letter(part, machine)
     if not found:
         raise KitError(f'{path}: no row of the table in the cover letter of {part}')
     head = [*topics.benchmark(part).HEAD, 'base', 'patched', 'ratio', '']

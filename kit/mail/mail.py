@@ -153,9 +153,12 @@ def postings(topic: str, words: str, figures: str = '') -> list[Posting]:
     if not topics.is_single(topic):
         if words:
             raise KitError(f'PATCH={words}: {topic} is mailed as a whole')
-        return [
-            whole(part, figures) for part in ([topic] if '/' in topic else topics.parts_of(topic))
-        ]
+        parts = [topic] if '/' in topic else topics.parts_of(topic)
+        tables = hardware.in_letters(parts, figures) if figures else []
+        for part in parts:
+            if figures and part not in tables:
+                say(f'mail: note: {figures} has no row of the table in the letter of {part}')
+        return [whole(part, figures if part in tables else '') for part in parts]
     if figures:
         raise KitError(f'MACHINE={figures}: {topic} has no cover letter for the table')
     wanted = [path for path in patch_files(topic) if words in path.name]

@@ -85,16 +85,16 @@ tcp_runs() {
 	server=$!
 	await listens "$other"
 	packets=$(received "${1##*/}")
-	# it uses memory for each second
+	# sockperf allocates memory for each second of --time
 	/usr/bin/chrt -f 95 $sockperf ping-pong --tcp --full-rtt --time=5 -i 192.0.2.2 -p 4000 \
 		> /tmp/client &
 	beside=$!
 	await talks "${1##*/}" "$packets"
-	sleep 1	# it omits the first 400 ms
+	sleep 1	# sockperf omits the first 400 ms
 }
 
 tcp_ends() {	# prints the worst round trip
-	sleep 1	# it omits the last 50 ms, too
+	sleep 1	# sockperf omits the last 50 ms, too
 	kill -INT "$beside"
 	wait "$beside" || fail "sockperf's exit status is $?"
 	kill "$server" "$other"

@@ -19,6 +19,10 @@ version)
 kill|reset) event=$1 mib=$3 meanwhile=${4:-cyclictest} ;;
 *) fail "no event $1" ;;
 esac
+case $meanwhile in
+cyclictest|tcp) ;;
+*) fail "no program $meanwhile" ;;
+esac
 case $2 in
 prealloc) thp=never ;;
 prealloc-thp) thp=always ;;
@@ -93,6 +97,11 @@ tcp_runs() {
 	sleep 1	# sockperf omits the first 400 ms
 }
 
+silent() {
+	cat /tmp/client
+	fail "sockperf has not measured until the end"
+}
+
 tcp_ends() {	# prints the worst round trip
 	sleep 1	# sockperf omits the last 50 ms, too
 	kill -INT "$beside"
@@ -107,11 +116,6 @@ tcp_ends() {	# prints the worst round trip
 			exit !(found["received"] > 10 && found["max"] > 0)
 		}' /tmp/worst || silent
 	grep -q 'interrupted by user' /tmp/client || silent
-}
-
-silent() {
-	cat /tmp/client
-	fail "sockperf has not measured until the end"
 }
 
 free() {	# are all but 1 MiB of the memory and all tables of stage 2 free again?

@@ -154,9 +154,9 @@ def postings(topic: str, words: str, figures: str = '') -> list[Posting]:
         if words:
             raise KitError(f'PATCH={words}: {topic} is mailed as a whole')
         parts = [topic] if '/' in topic else topics.parts_of(topic)
-        tables = hardware.in_letters(parts, figures) if figures else []
+        tables = hardware.in_letters(parts, figures) if figures else parts
         for part in parts:
-            if figures and part not in tables:
+            if part not in tables:
                 say(f'mail: note: {figures} has no row of the table in the letter of {part}')
         return [whole(part, figures if part in tables else '') for part in parts]
     if figures:

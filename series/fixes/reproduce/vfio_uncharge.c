@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * For "vfio/type1: Do not let a fatal signal prevent uncharging locked_vm". Process A maps memory,
- * and process B unmaps it. B is killed while it waits for A's mmap_lock, which another task of A
- * holds through gup_test. Afterwards, A's VmLck must be the same as before the map. The process
- * that watches both has an mm of its own, because a page fault in A may wait for mmap_lock, too.
+ * For "vfio/type1: Do not let a fatal signal prevent uncharging locked_vm". The owner maps memory,
+ * and the unmapper unmaps it. The unmapper is killed while it waits for the owner's mmap_lock. The
+ * holder, a task that shares the owner's mm, holds this lock in gup_test. Afterwards, the owner's
+ * VmLck must be the same as before the map. main() watches them from its own mm: a page fault in
+ * the owner's mm might wait for the lock.
  *
  *   vfio_uncharge BDF
  */
@@ -81,7 +82,7 @@ static int hold(void *unused __attribute__((unused)))
 	return ioctl(gup, GUP_BASIC_TEST, &walk) < 0;
 }
 
-/* Process A: says that it has mapped memory. When told, starts the walk and says its PID. */
+/* The owner: maps memory when told, then starts the holder when told. Answers with its PID. */
 static void own(int told, int says)
 {
 	struct vfio_iommu_type1_dma_map map = {
@@ -123,6 +124,7 @@ static void open_container(const char *bdf)
 	     !ioctl(container, VFIO_SET_IOMMU, VFIO_TYPE1v2_IOMMU), "no VFIO container of type 1");
 }
 
+/* Tells the owner to go on, and returns its answer: the PID of the holder, or 0 after the map. */
 static pid_t tell(int tells, int heard)
 {
 	pid_t holder;
@@ -134,7 +136,7 @@ static pid_t tell(int tells, int heard)
 
 int main(int argc, char **argv)
 {
-	int tell_a[2], hear_a[2], go[2], status;
+	int tell_owner[2], hear_owner[2], go[2], status;
 	long before, mapped, tables, after;
 	pid_t owner, holder, unmapper;
 
@@ -143,11 +145,11 @@ int main(int argc, char **argv)
 	open_container(argv[1]);
 	gup = open("/sys/kernel/debug/gup_test", O_RDWR);
 	need(gup >= 0, "no CONFIG_GUP_TEST");
-	need(!pipe(tell_a) && !pipe(hear_a) && !pipe(go), "no pipe");
+	need(!pipe(tell_owner) && !pipe(hear_owner) && !pipe(go), "no pipe");
 
 	owner = fork();
 	if (!owner) {
-		own(tell_a[0], hear_a[1]);
+		own(tell_owner[0], hear_owner[1]);
 		_exit(0);
 	}
 	unmapper = fork();
@@ -155,20 +157,20 @@ int main(int argc, char **argv)
 		char byte;
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		close(hear_a[1]);
+		close(hear_owner[1]);
 		_exit(read(go[0], &byte, 1) != 1 || ioctl(container, VFIO_IOMMU_UNMAP_DMA, &unmap));
 	}
-	close(hear_a[1]);
+	close(hear_owner[1]);
 	need(owner > 0 && unmapper > 0, "no process");
 
 	before = kilobytes(owner, "VmLck:");
-	tell(tell_a[1], hear_a[0]);
+	tell(tell_owner[1], hear_owner[0]);
 	mapped = kilobytes(owner, "VmLck:");
 	need(mapped - before == SIZE >> 10, "the mapping was not charged");
 
 	/* The walk holds mmap_lock until it is killed. It fills a page table for each 2 MiB. */
 	tables = kilobytes(owner, "VmPTE:");
-	holder = tell(tell_a[1], hear_a[0]);
+	holder = tell(tell_owner[1], hear_owner[0]);
 	need(holder > 0, "no process");
 	while (kilobytes(owner, "VmPTE:") < tables + 64)
 		need(!kill(holder, 0), "the walk is over");

@@ -28,6 +28,7 @@ FACTS['memory_kib'] = 128 << 20
 # VFIO_NOIOMMU selects GENERIC_PT, without which arm64 has no mock device
 ARM64_ALSO = dict.fromkeys(('VFIO_NOIOMMU', 'VIRTUALIZATION', 'KVM'), 'y')
 ARM64_ALSO |= dict.fromkeys(('FUNCTION_TRACER', 'FUNCTION_GRAPH_TRACER', 'DYNAMIC_FTRACE'), 'y')
+ARM64_CPU = ('processor', 0), ('CPU implementer', '0x41'), ('CPU part', '0xd99')
 
 
 class InFolder(unittest.TestCase):
@@ -234,6 +235,16 @@ class Script(InFolder):
             for number in range(2):
                 node = self.folder / f'sys/devices/system/node/node{number}'
                 node.mkdir(parents=True, exist_ok=True)
+
+    def test_a_cpu_without_a_name_has_its_numbers(self):
+        lines = ''.join(f'{name} : {value}\n' for name, value in ARM64_CPU)
+        file = self.write('cpuinfo', lines + lines)
+        self.program('cat', f'[ "$1" != /proc/cpuinfo ] || set -- {file}; exec /bin/cat "$@"')
+        for name, shown in ('Cortex-X9', 'Cortex-X9'), ('-', 'CPU implementer 0x41 CPU part 0xd99'):
+            self.program('lscpu', f"echo 'Model name:   {name}'")
+            self.assertEqual(self.run_it('--quick')[0], 0)
+            facts = [each['facts'] for each in self.entries() if 'facts' in each]
+            self.assertEqual(facts[-1]['cpu'], shown)
 
     def test_kvm(self):
         self.write('jobs', '1\tany\ta\tpin_span 1\n2\tkvm\tb\tpin_span mock\n')

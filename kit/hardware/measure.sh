@@ -79,9 +79,12 @@ fact() {
 facts() {
 	cd "$sys" || return
 	dmi=class/dmi/id cpus=devices/system/cpu
-	# arm64 has no model name in /proc/cpuinfo
-	{ cat /proc/cpuinfo; lscpu; } 2> /dev/null | sed -n 's/^[Mm]odel name[^:]*: *//p' |
-		head -n 1 | fact cpu -
+	# arm64 has no model name in /proc/cpuinfo; lscpu may print `-`
+	{ cat /proc/cpuinfo; lscpu; } 2> /dev/null | awk -F '[ \t]*: *' '
+		/^[Mm]odel name/ && $2 != "-" && !name { name = $2 }
+		/^CPU (implementer|part)/ && !seen[$1]++ { id = id $1 " " $2 " " }
+		END { print name ? name : id }
+	' | fact cpu -
 	grep . /dev/null $cpus/vulnerabilities/* | sed 's/.*vulnerabilities.//; s/:/: /; s/$/;/' |
 		fact mitigations -
 	fact product $dmi/sys_vendor $dmi/product_name

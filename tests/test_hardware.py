@@ -236,6 +236,12 @@ class Script(InFolder):
                 node = self.folder / f'sys/devices/system/node/node{number}'
                 node.mkdir(parents=True, exist_ok=True)
 
+    def test_a_machine_with_a_device_tree(self):
+        self.write('sys/firmware/devicetree/base/model', 'Board "2"\0')
+        self.assertEqual(self.run_it('--quick')[0], 0)
+        facts = [each['facts'] for each in self.entries() if 'facts' in each]
+        self.assertEqual(facts[-1]['product'], 'Board "2"')
+
     def test_a_cpu_without_a_name_has_its_numbers(self):
         lines = ''.join(f'{name} : {value}\n' for name, value in ARM64_CPU)
         file = self.write('cpuinfo', lines + lines)

@@ -73,7 +73,7 @@ bind() {
 fact() {
 	name=$1 && shift
 	printf '"%s": "%s", ' "$name" \
-		"$(cat "$@" 2> /dev/null | tr '\t\n' '  ' | sed 's/[\\"]/\\&/g; s/ *$//')"
+		"$(cat "$@" 2> /dev/null | tr '\t\n\0' ' ' | sed 's/[\\"]/\\&/g; s/ *$//')"
 }
 
 facts() {
@@ -87,7 +87,8 @@ facts() {
 	' | fact cpu -
 	grep . /dev/null $cpus/vulnerabilities/* | sed 's/.*vulnerabilities.//; s/:/: /; s/$/;/' |
 		fact mitigations -
-	fact product $dmi/sys_vendor $dmi/product_name
+	# without DMI, as on most small arm64 machines, the device tree has the model
+	fact product $dmi/sys_vendor $dmi/product_name firmware/devicetree/base/model
 	fact firmware $dmi/bios_vendor $dmi/bios_version $dmi/bios_date
 	fact command_line /proc/cmdline
 	fact thp kernel/mm/transparent_hugepage/enabled

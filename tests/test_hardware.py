@@ -336,7 +336,9 @@ class Script(InFolder):
             f'device in use: {self.OTHER} in the IOMMU group of .* has a driver, igb', self.DEVICE
         )
         self.restored()
-        driver.unlink()
+        driver.rename(self.folder / self.pci / self.DEVICE / 'driver')
+        self.fails(f'device in use: {self.DEVICE} has a driver, igb', self.DEVICE)
+        (self.folder / self.pci / self.DEVICE / 'driver').unlink()
         override = self.write(self.pci / self.DEVICE / 'driver_override', '(null)\n')
         self.fails(f'vfio-pci does not accept {self.DEVICE}', self.DEVICE)
         self.assertEqual(override.read_text(), '\n')

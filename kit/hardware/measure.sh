@@ -50,10 +50,11 @@ bind() {
 	[ -e "$device/iommu_group" ] || die "no IOMMU for $bdf: enable it in the firmware" \
 		'and on the command line (Intel: intel_iommu=on)'
 	for member in "$device"/iommu_group/devices/*; do
+		where=''
+		[ "${member##*/}" = "$bdf" ] || where=" in the IOMMU group of $bdf"
 		case $(driver_of "$member") in
 		'' | vfio-pci | pcieport) ;;
-		*) die "device in use: ${member##*/} in the IOMMU group of $bdf has a driver," \
-			"$(driver_of "$member")" ;;
+		*) die "device in use: ${member##*/}$where has a driver, $(driver_of "$member")" ;;
 		esac
 	done
 	if [ -z "$(driver_of "$device")" ]; then

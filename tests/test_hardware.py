@@ -521,6 +521,15 @@ class Figures(InFolder):
             ],
         )
 
+    def test_the_letter_does_not_name_the_cpu_of_the_guest(self):
+        rows = [recorded('wakeup', 'us', cpu='max'), *self.RECORD['rows']]
+        topics.benchmark('one').describe = lambda row: [row['metric'], row.get('cpu', '')]
+        self.RECORD = {**self.RECORD, 'rows': rows}
+        for kernel in TREES:
+            self.add(kernel, '', 'wakeup', 'us', 7)
+        line = next(line for line in self.letter()[1].splitlines() if 'wakeup' in line)
+        self.assertEqual(line.split(), 'wakeup machine 7 7 1.000 us'.split())
+
     def test_a_row_that_is_named_after_its_unit(self):
         row = self.RECORD['rows'][0]
         topics.benchmark('one').describe = lambda row: [row['unit'], 'x86_64']

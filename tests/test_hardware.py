@@ -28,6 +28,7 @@ FACTS['memory_kib'] = 128 << 20
 # VFIO_NOIOMMU selects GENERIC_PT, without which arm64 has no mock device
 ARM64_ALSO = dict.fromkeys(('VFIO_NOIOMMU', 'VIRTUALIZATION', 'KVM'), 'y')
 ARM64_ALSO |= dict.fromkeys(('FUNCTION_TRACER', 'FUNCTION_GRAPH_TRACER', 'DYNAMIC_FTRACE'), 'y')
+ARM64_CPU = ('processor', 0), ('CPU implementer', '0x41'), ('CPU part', '0xd99')
 
 
 class InFolder(unittest.TestCase):
@@ -235,6 +236,22 @@ class Script(InFolder):
                 node = self.folder / f'sys/devices/system/node/node{number}'
                 node.mkdir(parents=True, exist_ok=True)
 
+    def test_a_machine_with_a_device_tree(self):
+        self.write('sys/firmware/devicetree/base/model', 'Board "2"\0')
+        self.assertEqual(self.run_it('--quick')[0], 0)
+        facts = [each['facts'] for each in self.entries() if 'facts' in each]
+        self.assertEqual(facts[-1]['product'], 'Board "2"')
+
+    def test_a_cpu_without_a_name_has_its_numbers(self):
+        lines = ''.join(f'{name} : {value}\n' for name, value in ARM64_CPU)
+        file = self.write('cpuinfo', lines + lines)
+        self.program('cat', f'[ "$1" != /proc/cpuinfo ] || set -- {file}; exec /bin/cat "$@"')
+        for name, shown in ('Cortex-X9', 'Cortex-X9'), ('-', 'CPU implementer 0x41 CPU part 0xd99'):
+            self.program('lscpu', f"echo 'Model name:   {name}'")
+            self.assertEqual(self.run_it('--quick')[0], 0)
+            facts = [each['facts'] for each in self.entries() if 'facts' in each]
+            self.assertEqual(facts[-1]['cpu'], shown)
+
     def test_kvm(self):
         self.write('jobs', '1\tany\ta\tpin_span 1\n2\tkvm\tb\tpin_span mock\n')
         _, said, errors = self.run_it('--quick')
@@ -319,7 +336,9 @@ class Script(InFolder):
             f'device in use: {self.OTHER} in the IOMMU group of .* has a driver, igb', self.DEVICE
         )
         self.restored()
-        driver.unlink()
+        driver.rename(self.folder / self.pci / self.DEVICE / 'driver')
+        self.fails(f'device in use: {self.DEVICE} has a driver, igb', self.DEVICE)
+        (self.folder / self.pci / self.DEVICE / 'driver').unlink()
         override = self.write(self.pci / self.DEVICE / 'driver_override', '(null)\n')
         self.fails(f'vfio-pci does not accept {self.DEVICE}', self.DEVICE)
         self.assertEqual(override.read_text(), '\n')
@@ -501,6 +520,15 @@ class Figures(InFolder):
                 'ipis, IPIs 64 63 0 -'.split(),  # not the eight CPUs of the guest
             ],
         )
+
+    def test_the_letter_does_not_name_the_cpu_of_the_guest(self):
+        rows = [recorded('wakeup', 'us', cpu='max'), *self.RECORD['rows']]
+        topics.benchmark('one').describe = lambda row: [row['metric'], row.get('cpu', '')]
+        self.RECORD = {**self.RECORD, 'rows': rows}
+        for kernel in TREES:
+            self.add(kernel, '', 'wakeup', 'us', 7)
+        line = next(line for line in self.letter()[1].splitlines() if 'wakeup' in line)
+        self.assertEqual(line.split(), 'wakeup machine 7 7 1.000 us'.split())
 
     def test_a_row_that_is_named_after_its_unit(self):
         row = self.RECORD['rows'][0]

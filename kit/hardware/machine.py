@@ -182,8 +182,9 @@ def paragraph(part: str, path: str) -> str:
     head = [*topics.benchmark(part).HEAD, 'base', 'patched', 'ratio', '']
     lines = []
     for row, here, _ in found:
-        if 'cpus' in row:  # the guest's
-            row = {**row, 'cpus': machine.facts['patched']['cpus']}
+        # the record has the number and the model of the guest's CPUs
+        own = {'cpus': machine.facts['patched']['cpus'], 'cpu': 'machine'}
+        row = {**row, **{name: value for name, value in own.items() if name in row}}
         cells, unit = described(data, row, here['unit']), here['unit']
         known = any(cell.endswith(f', {unit}') for cell in cells)
         lines.append([*cells, *figures(here), '' if known else unit])

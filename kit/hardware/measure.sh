@@ -50,10 +50,11 @@ bind() {
 	[ -e "$device/iommu_group" ] || die "no IOMMU for $bdf: enable it in the firmware" \
 		'and on the command line (Intel: intel_iommu=on)'
 	for member in "$device"/iommu_group/devices/*; do
+		where=''
+		[ "${member##*/}" = "$bdf" ] || where=" in the IOMMU group of $bdf"
 		case $(driver_of "$member") in
 		'' | vfio-pci | pcieport) ;;
-		*) die "device in use: ${member##*/} in the IOMMU group of $bdf has a driver," \
-			"$(driver_of "$member")" ;;
+		*) die "device in use: ${member##*/}$where has a driver, $(driver_of "$member")" ;;
 		esac
 	done
 	if [ -z "$(driver_of "$device")" ]; then
@@ -73,18 +74,22 @@ bind() {
 fact() {
 	name=$1 && shift
 	printf '"%s": "%s", ' "$name" \
-		"$(cat "$@" 2> /dev/null | tr '\t\n' '  ' | sed 's/[\\"]/\\&/g; s/ *$//')"
+		"$(cat "$@" 2> /dev/null | tr '\t\n\0' ' ' | sed 's/[\\"]/\\&/g; s/ *$//')"
 }
 
 facts() {
 	cd "$sys" || return
 	dmi=class/dmi/id cpus=devices/system/cpu
-	# arm64 has no model name in /proc/cpuinfo
-	{ cat /proc/cpuinfo; lscpu; } 2> /dev/null | sed -n 's/^[Mm]odel name[^:]*: *//p' |
-		head -n 1 | fact cpu -
+	# arm64 has no model name in /proc/cpuinfo; lscpu may print `-`
+	{ cat /proc/cpuinfo; lscpu; } 2> /dev/null | awk -F '[ \t]*: *' '
+		/^[Mm]odel name/ && $2 != "-" && !name { name = $2 }
+		/^CPU (implementer|part)/ && !seen[$1]++ { id = id $1 " " $2 " " }
+		END { print name ? name : id }
+	' | fact cpu -
 	grep . /dev/null $cpus/vulnerabilities/* | sed 's/.*vulnerabilities.//; s/:/: /; s/$/;/' |
 		fact mitigations -
-	fact product $dmi/sys_vendor $dmi/product_name
+	# without DMI, as on most small arm64 machines, the device tree has the model
+	fact product $dmi/sys_vendor $dmi/product_name firmware/devicetree/base/model
 	fact firmware $dmi/bios_vendor $dmi/bios_version $dmi/bios_date
 	fact command_line /proc/cmdline
 	fact thp kernel/mm/transparent_hugepage/enabled

@@ -235,7 +235,7 @@ COVER = {
         *(('present_pin_instructions', 'type1', each) for each in ('fresh', '4k', 'thp')),
     ],
     '01': [
-        ('present_pin_instructions', 'iommufd', 'hugetlb1g'),
+        ('absent_pin_instructions', 'type1', '4k'),
         *(('present_pin_instructions', 'type1', each) for each in ('fresh', '4k', 'thp')),
     ],
     '02': [

@@ -29,6 +29,7 @@ CLEAN = (
     '\t\tkvm_clear_pte(&ptep[i]);\n'
 )
 NR = 'max3(nr, step->cleaned, 32)'
+ONE = 'return stage2_step_done(step, kvm_granule_end(addr, ctx->level), 1);'
 
 # seeded bugs: (description, text of pgtable.c or mmu.c, its replacement)
 MUTATIONS = [
@@ -91,7 +92,11 @@ MUTATIONS = [
         '\tstep->next = next;\n',
         '\tstep->next = next + PAGE_SIZE;\n',
     ),
-    ('a contiguous range continues beyond the end', '\t\tend = min(end, ctx->end);\n', ''),
+    (
+        'a contiguous range continues beyond the end',
+        'end = min(kvm_granule_end(addr, ctx->level), ctx->end);',
+        'end = kvm_granule_end(addr, ctx->level);',
+    ),
     # how often the walk yields mmu_lock
     (
         'a contended lock is kept for 262,144 entries',
@@ -103,8 +108,8 @@ MUTATIONS = [
     ('cleaned pages are counted again with the next entry', '\tstep->cleaned = 0;\n', ''),
     (
         'a hole counts as all its pages',
-        'ret = stage2_step_done(step, addr, nr);',
-        'ret = stage2_step_done(step, addr, step->cleans ? nr * granule / PAGE_SIZE : nr);',
+        ONE,
+        ONE.replace('1);', 'step->cleans ? kvm_granule_size(ctx->level) / PAGE_SIZE : 1);'),
     ),
 ]
 

@@ -437,7 +437,7 @@ COVER = {
         ('unmap_instructions_locked', 'discard', 'vhe', 'max'),
     ],
     '02': [
-        ('unmap_instructions_task', 'discard', 'protected', 'max'),
+        ('operation_instructions', 'log', 'protected', 'max'),
         (LATENCY, 'log', 'vhe', 'max'),
         (LATENCY, 'delete', 'protected', 'max'),
         (LATENCY, 'flush', 'vhe', 'cortex-a76'),

@@ -235,7 +235,7 @@ COVER = {
         *(('present_pin_instructions', 'type1', each) for each in ('fresh', '4k', 'thp')),
     ],
     '01': [
-        ('absent_pin_instructions', 'type1', '4k'),
+        ('kill_to_free', 'type1', 'thp'),
         *(('present_pin_instructions', 'type1', each) for each in ('fresh', '4k', 'thp')),
     ],
     '02': [

@@ -252,6 +252,17 @@ class Script(InFolder):
             facts = [each['facts'] for each in self.entries() if 'facts' in each]
             self.assertEqual(facts[-1]['cpu'], shown)
 
+    def test_the_mode_of_kvm(self):
+        for line, mode in (
+            ('[    0.391170] kvm [1]: Hyp nVHE mode initialized successfully', 'Hyp nVHE'),
+            ('kvm [1]: VHE+NV2 mode initialized successfully', 'VHE+NV2'),
+            ('kvm [1]: nv: 570 coarse grained trap handlers', ''),
+        ):
+            self.program('dmesg', f"echo '{line}'")
+            self.assertEqual(self.run_it('--quick')[0], 0)
+            facts = [each['facts'] for each in self.entries() if 'facts' in each]
+            self.assertEqual(facts[-1]['kvm_mode'], mode)
+
     def test_kvm(self):
         self.write('jobs', '1\tany\ta\tpin_span 1\n2\tkvm\tb\tpin_span mock\n')
         _, said, errors = self.run_it('--quick')
@@ -529,6 +540,21 @@ class Figures(InFolder):
             self.add(kernel, '', 'wakeup', 'us', 7)
         line = next(line for line in self.letter()[1].splitlines() if 'wakeup' in line)
         self.assertEqual(line.split(), 'wakeup machine 7 7 1.000 us'.split())
+
+    def test_the_letter_names_the_mode_of_kvm_on_the_machine(self):
+        rows = [recorded('wakeup', 'us', mode=mode) for mode in ('vhe', 'waiter')]
+        topics.benchmark('one').describe = lambda row: [row['metric'], row['mode'].replace(' ', '')]
+        self.RECORD = {**self.RECORD, 'rows': rows}
+        for row in rows:
+            fields = dict(machine.key_of(row), unit='us')
+            for kernel in TREES:
+                entry = {'kernel': kernel, 'boot': 'x', 'topic': 'one', 'device': '', 'value': 7}
+                self.entries.append({**entry, 'row': fields})
+        for mode, shown in ('Hyp nVHE', 'HypnVHE'), ('', 'unknown'):
+            for entry in self.entries[1:3]:
+                entry['facts'] = {**FACTS, 'kvm_mode': mode}
+            lines = [line.split() for line in self.letter()[1].splitlines() if 'wakeup' in line]
+            self.assertEqual([line[1] for line in lines], [shown, 'waiter'])
 
     def test_a_row_that_is_named_after_its_unit(self):
         row = self.RECORD['rows'][0]

@@ -24,7 +24,8 @@ from kit.process import say
 
 Key = tuple[tuple[str, Any], ...]
 Pair = tuple[Row, Row, str]  # row of the record, the same row on the machine, device
-SAME = ('cpu', 'cpus', 'product', 'firmware', 'mitigations')  # must be equal for both kernels
+# must be equal for both kernels
+SAME = ('cpu', 'cpus', 'product', 'firmware', 'mitigations', 'kvm_mode')
 FACTS = (*SAME, 'memory_kib', 'nodes', 'command_line', 'thp', 'governor', 'version')
 
 
@@ -182,8 +183,11 @@ def paragraph(part: str, path: str) -> str:
     head = [*topics.benchmark(part).HEAD, 'base', 'patched', 'ratio', '']
     lines = []
     for row, here, _ in found:
-        # the record has the number and the model of the guest's CPUs
-        own = {'cpus': machine.facts['patched']['cpus'], 'cpu': 'machine'}
+        # the record has the number and the model of the guest's CPUs, and the guest's mode of KVM
+        facts = machine.facts['patched']
+        own = {'cpus': facts['cpus'], 'cpu': 'machine'}
+        if row.get('mode') == 'vhe':
+            own['mode'] = facts['kvm_mode'] or 'unknown'
         row = {**row, **{name: value for name, value in own.items() if name in row}}
         cells, unit = described(data, row, here['unit']), here['unit']
         known = any(cell.endswith(f', {unit}') for cell in cells)

@@ -95,6 +95,9 @@ facts() {
 	fact thp kernel/mm/transparent_hugepage/enabled
 	fact governor $cpus/cpu0/cpufreq/scaling_governor
 	fact version /proc/version
+	# arm64's KVM logs its mode when it starts: VHE, Hyp nVHE, Protected nVHE ...
+	dmesg 2> /dev/null | sed -n 's/.*kvm \[[0-9]*\]: \(.*VHE.*\) mode initialized.*/\1/p' |
+		fact kvm_mode -
 	printf '"cpus": %d, ' "$(grep -c '^processor' /proc/cpuinfo)"
 	# a kernel without NUMA has one node, and no folder for it
 	find devices/system/node/node[0-9]* -prune 2> /dev/null |

@@ -464,7 +464,6 @@ COVER = {
     '05': [
         ('unmap_instructions', 'discard', 'protected', 'max'),
         ('unmap_instructions_task', 'discard', 'protected', 'max'),
-        ('operation_instructions', 'log', 'protected', 'max'),
         (LATENCY, 'delete', 'protected', 'max'),
     ],
 }

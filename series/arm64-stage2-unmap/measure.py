@@ -442,10 +442,9 @@ COVER = {
         ('unmap_instructions_locked', 'discard', 'vhe', 'max'),
     ],
     '02': [
-        ('operation_instructions', 'log', 'protected', 'max'),
+        ('notifier_instructions', 'discard', 'vhe', 'cortex-a76'),  # two rows: 1 and 512 pages
         (LATENCY, 'log', 'vhe', 'max'),
         (LATENCY, 'delete', 'protected', 'max'),
-        (LATENCY, 'flush', 'vhe', 'cortex-a76'),
         (LATENCY, 'delete', 'vhe', 'cortex-a76'),
         (LATENCY, 'delete', 'vhe', 'neoverse-v1'),
     ],
@@ -455,7 +454,7 @@ COVER = {
         ('outside_retries', 'discard', '3 vCPUs', 'max'),
     ],
     '04': [
-        ('operation_instructions', 'get-log', 'vhe', 'max'),
+        (LATENCY, 'get-log', 'vhe', 'max'),
         (LATENCY, 'clear-log', 'waiter', 'max'),
         (LATENCY, 'clear-log', 'vhe', 'max'),
         (LATENCY, 'get-log', 'waiter', 'max'),
@@ -465,7 +464,6 @@ COVER = {
     '05': [
         ('unmap_instructions', 'discard', 'protected', 'max'),
         ('unmap_instructions_task', 'discard', 'protected', 'max'),
-        ('operation_instructions', 'log', 'protected', 'max'),
         (LATENCY, 'delete', 'protected', 'max'),
     ],
 }
